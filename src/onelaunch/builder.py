@@ -1,0 +1,195 @@
+"""``StepBuilder``: the metadata of a decode step, by one launch where the gate allows, else the usual way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from onelaunch import gate, reference
+from onelaunch.batch import DecodeBatch, GroupInputs
+from onelaunch.checks import check_batch, check_buffers, check_groups, check_inputs, check_int
+from onelaunch.groups import GroupBuffers, WindowGroup
+from onelaunch.metadata import StepMetadata, StepViews
+from onelaunch.platform import Platform, detect
+
+_BACKENDS = ("auto", "kernel", "reference")
+
+
+class StepBuilder:
+    """Builds the metadata of decode steps for groups that share their batches.
+
+    Outputs live in persistent buffers whose addresses never change; a build overwrites them and returns
+    views. Nothing is read back to the host, so a build may be captured in a CUDA graph: capture after
+    :meth:`warmup`, and change the contents of the captured inputs between replays.
+
+    A speculative step has one builder for the target's groups and one for the draft's.
+
+    Args:
+        groups: the window groups, named apart.
+        max_tokens: capacity in rows, padding included.
+        max_requests: capacity in requests, padding included.
+        device: where inputs and outputs live.
+        backend: "auto" asks the gate; "kernel" forces the one-launch build (on a CPU: Triton's
+            interpreter); "reference" forces the usual build.
+        monokernel: the engine's flag, as recorded when it started; only "auto" asks it.
+        buffers: persistent buffers that an engine already has, by group name; the rest are allocated.
+        platform: what "auto" shows the gate; detected from ``device`` when None.
+
+    Attributes:
+        backend: the path every build takes, "kernel" or "reference".
+        reason: why, in a sentence.
+
+    Raises:
+        ValueError: an argument is out of range or buffers don't fit their group.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[WindowGroup],
+        *,
+        max_tokens: int,
+        max_requests: int,
+        device: torch.device | str = "cuda",
+        backend: str = "auto",
+        monokernel: bool = True,
+        buffers: Mapping[str, GroupBuffers] | None = None,
+        platform: Platform | None = None,
+    ) -> None:
+        self.max_tokens = check_int("max_tokens", max_tokens, 1, 2**31 - 1)
+        self.max_requests = check_int("max_requests", max_requests, 0, 2**31 - 2)
+        self.groups = check_groups(groups, max_tokens)
+        self.device = _indexed(torch.device(device))
+        if backend not in _BACKENDS:
+            raise ValueError(f"backend is {backend!r}: it must be one of {', '.join(_BACKENDS)}")
+        given = dict(buffers or {})
+        for name in given:
+            if name not in {group.name for group in self.groups}:
+                raise ValueError(f"buffers has the unknown group {name!r}")
+        for group in self.groups:
+            if group.name in given:
+                check_buffers(group, given[group.name], max_tokens, self.device)
+
+        if backend == "auto":
+            decision = gate.decide(monokernel, detect(self.device) if platform is None else platform)
+            self.backend = "kernel" if decision.enabled else "reference"
+            self.reason = decision.reason
+        else:
+            self.backend, self.reason = backend, f"backend={backend!r} was asked for"
+
+        self._buffers = {
+            group.name: given.get(group.name) or GroupBuffers.allocate(group, max_tokens, self.device)
+            for group in self.groups
+        }
+        self.token_to_request = torch.zeros(max_tokens, dtype=torch.int32, device=self.device)
+        self._views = StepViews(self._buffers, self.token_to_request, self.backend, self.reason)
+        self._launcher = None
+        if self.backend == "kernel":
+            from onelaunch.kernels.launch import StepLauncher  # needs Triton
+
+            self._launcher = StepLauncher(
+                self.groups, list(self._buffers.values()), self.token_to_request, max_requests
+            )
+        self._bound: _Bound | None = None
+
+    def buffers(self, name: str) -> GroupBuffers:
+        """The whole persistent buffers of a group."""
+        if name not in self._buffers:
+            raise ValueError(f"name is {name!r}: it must be one of {list(self._buffers)}")
+        return self._buffers[name]
+
+    def warmup(self) -> None:
+        """Compile and load all kernels, so that no later build does. Call it before capturing a graph."""
+        if self._launcher is not None:
+            self._launcher.warmup()
+
+    def build(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> StepMetadata:
+        """Build every group's metadata of one decode step.
+
+        A build of the same tensors as the last one skips the checks: an engine with persistent inputs
+        pays for them once.
+
+        Args:
+            batch: the step's requests and rows.
+            inputs: each group's block table and slot mapping, by group name.
+
+        Raises:
+            ValueError: an argument does not fit; nothing has been launched or written.
+        """
+        bound = self._bound
+        if bound is None or not bound.fits(batch, inputs):
+            bound = self._bind(batch, inputs)
+        bound.run()
+        return bound.step
+
+    def _bind(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> _Bound:
+        batch = check_batch(batch, self.max_tokens, self.max_requests, self.device)
+        ordered = check_inputs(inputs, self.groups, batch, self.device)
+        if self._launcher is not None:
+            run = self._launcher.bind(batch, ordered)
+        else:
+
+            def run() -> None:
+                reference.token_to_request(batch, self.token_to_request)
+                for group, given, buffers in zip(self.groups, ordered, self._buffers.values(), strict=True):
+                    reference.build_group(group, given, batch, self.token_to_request, buffers)
+
+        names = [group.name for group in self.groups]
+        self._bound = _Bound(batch, list(zip(names, ordered, strict=True)), run, self._views.of(batch.num_tokens))
+        return self._bound
+
+
+class _Bound:
+    """A checked call: its tensors, the function that runs it, and what it returns."""
+
+    __slots__ = ("_addresses", "_batch", "_inputs", "_tensors", "run", "step")
+
+    def __init__(
+        self,
+        batch: DecodeBatch,
+        inputs: list[tuple[str, GroupInputs]],
+        run: Callable[[], None],
+        step: StepMetadata,
+    ) -> None:
+        self.run = run
+        self.step = step
+        self._batch = batch
+        self._inputs = inputs
+        tensors = [batch.query_start_loc, batch.seq_lens, batch.replay_start]
+        for _, given in inputs:
+            tensors += [given.block_table, given.slot_mapping]
+        self._tensors = [tensor for tensor in tensors if tensor is not None]
+        self._addresses = [tensor.data_ptr() for tensor in self._tensors]
+
+    def fits(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> bool:
+        """Whether the call is this one again: the same tensor objects, still at the same addresses."""
+        mine = self._batch
+        if batch is not mine and not (
+            type(batch) is DecodeBatch
+            and batch.query_start_loc is mine.query_start_loc
+            and batch.seq_lens is mine.seq_lens
+            and batch.replay_start is mine.replay_start
+            and batch.num_tokens == mine.num_tokens
+        ):
+            return False
+        if len(inputs) != len(self._inputs):
+            return False
+        try:
+            for name, known in self._inputs:
+                given = inputs[name]
+                if given is not known and not (
+                    type(given) is GroupInputs
+                    and given.block_table is known.block_table
+                    and given.slot_mapping is known.slot_mapping
+                ):
+                    return False
+        except (KeyError, TypeError):
+            return False
+        return [tensor.data_ptr() for tensor in self._tensors] == self._addresses
+
+
+def _indexed(device: torch.device) -> torch.device:
+    """``device`` with its index, as tensors on it report it."""
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
