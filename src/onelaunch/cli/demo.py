@@ -1,0 +1,141 @@
+"""``onelaunch demo``: the decode steps of a serving trace, built by both paths."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from onelaunch.cli.errors import CheckFailed
+from onelaunch.proof.demo import DemoResult, run_demo
+from onelaunch.traffic import generated_trace, read_trace
+
+_GENERATED_REQUESTS = 2_000
+# The interpreter takes about a second for a step of 4 requests: this is well under a minute.
+_CPU_STEPS, _CPU_MAX_BATCH, _GPU_MAX_BATCH = 40, 4, 64
+
+
+def demo(
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens (the Azure LLM traces). "
+            "Default: a generated trace of the same form.",
+        ),
+    ] = None,
+    acceptance_length: Annotated[
+        float, typer.Option(help="Mean tokens that a verified 6-token draft yields, from 1 to 7.")
+    ] = 3.87,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Decode steps at most. Default: all on a GPU, {_CPU_STEPS} on a CPU."),
+    ] = None,
+    max_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"Requests in a step at most. Default: {_GPU_MAX_BATCH}, or {_CPU_MAX_BATCH} on a CPU.",
+        ),
+    ] = None,
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV-cache block.")] = 64,
+    step_ms: Annotated[
+        float, typer.Option(help="Simulated time of a decode step: more makes more requests overlap.")
+    ] = 50.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the acceptance draws and the generated trace.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cuda or cpu. Default: a GPU if there is one.")] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write the result to this file.")
+    ] = None,
+) -> None:
+    """Build every decode step of a serving trace by both paths: same metadata, fewer launches."""
+    console = Console()
+    chosen = _device(device)
+    if json_out is not None and not json_out.parent.is_dir():  # not after the whole run
+        raise ValueError(f"json is {json_out}: there is no folder {json_out.parent}")
+    on_gpu = chosen.type == "cuda"
+    if trace is None:
+        requests = generated_trace(seed, _GENERATED_REQUESTS)
+        source = f"generated trace, {len(requests):,} requests, seed {seed}"
+    else:
+        requests = read_trace(trace)
+        source = f"{trace.name}, {len(requests):,} requests"
+    where = "the GPU" if on_gpu else "the CPU, the kernel in Triton's interpreter"
+    console.print(f"{source}; on {where}")
+    with Progress(
+        TextColumn("decode steps"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), console=console
+    ) as progress:
+        bar = progress.add_task("", total=1.0)
+        result = run_demo(
+            requests,
+            device=chosen,
+            acceptance_length=acceptance_length,
+            block_size=block_size,
+            max_batch=max_batch or (_GPU_MAX_BATCH if on_gpu else _CPU_MAX_BATCH),
+            step_s=step_ms / 1000,
+            steps=steps or (None if on_gpu else _CPU_STEPS),
+            seed=seed,
+            progress=lambda share: progress.update(bar, completed=share),
+        )
+    _print(console, result)
+    if json_out is not None:
+        options = {"acceptance_length": acceptance_length, "block_size": block_size, "step_ms": step_ms}
+        kept = {"source": source, "seed": seed, **options, **result.as_json()}
+        json_out.write_text(json.dumps(kept, indent=2) + "\n")
+    if result.differences:
+        found = ", ".join(f"{output} (first in step {step})" for output, step in result.differences.items())
+        raise CheckFailed(f"the one-launch build differs from the usual build: {found}")
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cuda", "cpu"):
+        raise ValueError(f"device is {name!r}: it must be cuda or cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device is 'cuda': PyTorch finds no GPU here")
+    if name == "cpu":
+        # Triton is imported by the first builder, and decides then: on a GPU machine it would compile.
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    return torch.device(name)
+
+
+def _print(console: Console, result: DemoResult) -> None:
+    usual, one = result.launches_per_step["reference"], result.launches_per_step["kernel"]
+    table = Table(
+        title="launches per decode step, 4 target and 3 draft groups",
+        # A ratio means nothing without its base.
+        caption="The usual build is AMD's, dense and ragged. NVIDIA engines build the dense form alone: "
+        "compare, fill_tail and window_indices.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("kernel")
+    table.add_column("usual build", justify="right")
+    table.add_column("onelaunch", justify="right")
+    for kernel in dict.fromkeys([*usual, *one]):
+        table.add_row(kernel, *(str(path[kernel]) if kernel in path else "-" for path in (usual, one)))
+    table.add_section()
+    table.add_row("all", str(sum(usual.values())), str(sum(one.values())), style="bold")
+    totals = [sum(result.launches[path].values()) for path in ("reference", "kernel")]
+    table.add_row(f"all {result.steps:,} steps", *(f"{total:,}" for total in totals))
+    for label, times in (("host time, median", result.host_us), ("device time, median", result.device_us)):
+        if times is not None:
+            table.add_row(label, f"{times['reference']:.1f} us", f"{times['kernel']:.1f} us")
+    console.print(table)
+    console.print(
+        f"{result.steps:,} decode steps, {result.rows:,} rows ({result.padded_rows:,} of them padding), "
+        f"{result.tokens:,} tokens, {result.requests_served:,} of {result.requests:,} requests served, "
+        f"mean acceptance length {result.mean_acceptance_length:.2f}"
+    )
+    if not result.differences:
+        console.print(f"all outputs equal over {result.builds:,} builds")
