@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import torch
 
@@ -14,6 +14,9 @@ from onelaunch.metadata import StepMetadata, StepViews
 from onelaunch.platform import Platform, detect
 
 _BACKENDS = ("auto", "kernel", "reference")
+
+# Checked launches kept, by the tensors they were made for: an engine's capture sizes, many times over.
+_KEPT_LAUNCHES = 1024
 
 
 class StepBuilder:
@@ -59,13 +62,14 @@ class StepBuilder:
         self.max_tokens = check_int("max_tokens", max_tokens, 1, 2**31 - 1)
         self.max_requests = check_int("max_requests", max_requests, 0, 2**31 - 2)
         self.groups = check_groups(groups, max_tokens)
+        self._names = tuple(group.name for group in self.groups)
         self.device = _indexed(torch.device(device))
         if backend not in _BACKENDS:
             raise ValueError(f"backend is {backend!r}: it must be one of {', '.join(_BACKENDS)}")
         given = dict(buffers or {})
         for name in given:
-            if name not in {group.name for group in self.groups}:
-                raise ValueError(f"buffers has the unknown group {name!r}")
+            if name not in self._names:
+                raise ValueError(f"buffers has the unknown group {name!r}: it must have {self._names}")
         for group in self.groups:
             if group.name in given:
                 check_buffers(group, given[group.name], max_tokens, self.device)
@@ -90,7 +94,8 @@ class StepBuilder:
             self._launcher = StepLauncher(
                 self.groups, list(self._buffers.values()), self.token_to_request, max_requests
             )
-        self._bound: _Bound | None = None
+        self._last: _Call | None = None
+        self._launches: dict[Hashable, Callable[[], None]] = {}
 
     def buffers(self, name: str) -> GroupBuffers:
         """The whole persistent buffers of a group."""
@@ -106,8 +111,8 @@ class StepBuilder:
     def build(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> StepMetadata:
         """Build every group's metadata of one decode step.
 
-        A build of the same tensors as the last one skips the checks: an engine with persistent inputs
-        pays for them once.
+        Checks and launch arguments are kept: a call with the last call's tensors costs little more than its
+        launch, one with other tensors of addresses and shapes seen before a little more.
 
         Args:
             batch: the step's requests and rows.
@@ -116,53 +121,64 @@ class StepBuilder:
         Raises:
             ValueError: an argument does not fit; nothing has been launched or written.
         """
-        bound = self._bound
-        if bound is None or not bound.fits(batch, inputs):
-            bound = self._bind(batch, inputs)
-        bound.run()
-        return bound.step
+        last = self._last
+        if last is None or not last.repeats(batch, inputs):
+            last = self._last = _Call(batch, inputs, self._names, self._prepare(batch, inputs))
+        last.run()
+        return self._views.of(batch.num_tokens)
 
-    def _bind(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> _Bound:
-        batch = check_batch(batch, self.max_tokens, self.max_requests, self.device)
-        ordered = check_inputs(inputs, self.groups, batch, self.device)
-        if self._launcher is not None:
-            run = self._launcher.bind(batch, ordered)
-        else:
+    def _prepare(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> Callable[[], None]:
+        """What runs the build of these arguments, checked."""
+        launcher = self._launcher
+        if launcher is None:
+            ordered = self._checked(batch, inputs)
 
             def run() -> None:
                 reference.token_to_request(batch, self.token_to_request)
                 for group, given, buffers in zip(self.groups, ordered, self._buffers.values(), strict=True):
                     reference.build_group(group, given, batch, self.token_to_request, buffers)
 
-        names = [group.name for group in self.groups]
-        self._bound = _Bound(batch, list(zip(names, ordered, strict=True)), run, self._views.of(batch.num_tokens))
-        return self._bound
+            return run
+
+        try:
+            facts = _facts(batch, inputs, self._names)
+        except (AttributeError, KeyError, TypeError):  # a wrong argument: the checks say which
+            return launcher.bind(batch, self._checked(batch, inputs))
+        known = self._launches.get(facts)
+        if known is not None:
+            return known
+        run = launcher.bind(batch, self._checked(batch, inputs))
+        if self.device.type != "cpu":  # on a CPU it holds the tensors themselves
+            if len(self._launches) >= _KEPT_LAUNCHES:
+                self._launches.clear()
+            self._launches[facts] = run
+        return run
+
+    def _checked(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> list[GroupInputs]:
+        check_batch(batch, self.max_tokens, self.max_requests, self.device)
+        return check_inputs(inputs, self.groups, batch, self.device)
 
 
-class _Bound:
-    """A checked call: its tensors, the function that runs it, and what it returns."""
+class _Call:
+    """The last call: its tensors, kept alive while their addresses are in use, and what runs it."""
 
-    __slots__ = ("_addresses", "_batch", "_inputs", "_tensors", "run", "step")
+    __slots__ = ("_addresses", "_batch", "_inputs", "_tensors", "run")
 
     def __init__(
         self,
         batch: DecodeBatch,
-        inputs: list[tuple[str, GroupInputs]],
+        inputs: Mapping[str, GroupInputs],
+        names: Sequence[str],
         run: Callable[[], None],
-        step: StepMetadata,
     ) -> None:
         self.run = run
-        self.step = step
         self._batch = batch
-        self._inputs = inputs
-        tensors = [batch.query_start_loc, batch.seq_lens, batch.replay_start]
-        for _, given in inputs:
-            tensors += [given.block_table, given.slot_mapping]
-        self._tensors = [tensor for tensor in tensors if tensor is not None]
+        self._inputs = [(name, inputs[name]) for name in names]
+        self._tensors = [tensor for tensor in _tensors(batch, inputs, names) if tensor is not None]
         self._addresses = [tensor.data_ptr() for tensor in self._tensors]
 
-    def fits(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> bool:
-        """Whether the call is this one again: the same tensor objects, still at the same addresses."""
+    def repeats(self, batch: DecodeBatch, inputs: Mapping[str, GroupInputs]) -> bool:
+        """Whether a call is this one again: the same tensor objects, still at the same addresses."""
         mine = self._batch
         if batch is not mine and not (
             type(batch) is DecodeBatch
@@ -172,9 +188,9 @@ class _Bound:
             and batch.num_tokens == mine.num_tokens
         ):
             return False
-        if len(inputs) != len(self._inputs):
-            return False
         try:
+            if len(inputs) != len(self._inputs):
+                return False
             for name, known in self._inputs:
                 given = inputs[name]
                 if given is not known and not (
@@ -186,6 +202,27 @@ class _Bound:
         except (KeyError, TypeError):
             return False
         return [tensor.data_ptr() for tensor in self._tensors] == self._addresses
+
+
+def _tensors(
+    batch: DecodeBatch, inputs: Mapping[str, GroupInputs], names: Sequence[str]
+) -> list[torch.Tensor | None]:
+    tensors = [batch.query_start_loc, batch.seq_lens, batch.replay_start]
+    for name in names:
+        given = inputs[name]
+        tensors += [given.block_table, given.slot_mapping]
+    return tensors
+
+
+def _facts(batch: DecodeBatch, inputs: Mapping[str, GroupInputs], names: Sequence[str]) -> Hashable:
+    """All of a call that its checks and its launch depend on."""
+    facts: list[object] = [type(batch), type(batch.num_tokens), batch.num_tokens, len(inputs)]
+    for tensor in _tensors(batch, inputs, names):
+        if tensor is None:
+            facts.append(None)
+        else:
+            facts += (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+    return tuple(facts)
 
 
 def _indexed(device: torch.device) -> torch.device:

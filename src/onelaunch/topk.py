@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 
@@ -65,7 +65,8 @@ def pack_topk(
     row_stride, column_stride = topk_indices.stride()
     if (column_stride != 1 and topk > 1) or row_stride > 2**31 - 1:
         raise ValueError(
-            f"topk_indices has strides {[row_stride, column_stride]}: columns must be contiguous, rows below 2**31"
+            f"topk_indices has strides {[row_stride, column_stride]}: "
+            "columns must be contiguous, rows below 2**31"
         )
     check_int("T * K of topk_indices", rows * topk, 0, 2**31 - 1)
     check_tensor("token_to_request", token_to_request, torch.int32, [rows], device)
@@ -82,7 +83,7 @@ def pack_topk(
     outputs = (packed.ragged_indices, packed.indptr, packed.lengths)
     inputs = (topk_indices, token_to_request, is_valid, block_table)
     if backend == "kernel" or (backend == "auto" and _gate_enabled(device)):
-        from onelaunch.kernels.launch import launch_topk  # needs Triton
+        from onelaunch.kernels.topk import launch_topk  # needs Triton
 
         launch_topk(*inputs, block_size, *outputs, _words(device))
     else:
@@ -90,7 +91,7 @@ def pack_topk(
     return packed
 
 
-@lru_cache(maxsize=None)
+@cache
 def _gate_enabled(device: torch.device) -> bool:
     return gate.decide(True, detect(device)).enabled
 
@@ -102,12 +103,12 @@ _spare: dict[torch.device, list[torch.Tensor]] = {}
 
 
 def _words(device: torch.device) -> torch.Tensor:
-    """Zeroed scan words (see ``kernels.topk``) such that launches on the same words never overlap.
+    """Zeroed scan words (see ``kernels.scan``) such that launches on the same words never overlap.
 
     Eager launches of a stream run in order and share theirs. A captured launch may be replayed on any
     stream, so it gets words of its own, for the life of the process, from a slab zeroed ahead of the capture.
     """
-    from onelaunch.kernels.topk import PROGRAMS
+    from onelaunch.kernels.topk import NUM_WORDS
 
     if device.type == "cpu":
         stream, capturing = 0, False
@@ -118,11 +119,11 @@ def _words(device: torch.device) -> torch.Tensor:
         if not capturing:
             words = _of_stream.get((device, stream))
             if words is None:
-                words = _of_stream[device, stream] = torch.zeros(PROGRAMS, dtype=torch.int64, device=device)
+                words = _of_stream[device, stream] = torch.zeros(NUM_WORDS, dtype=torch.int64, device=device)
             if device.type != "cpu" and not _spare.get(device):
-                _spare[device] = list(torch.zeros(_SLAB, PROGRAMS, dtype=torch.int64, device=device))
+                _spare[device] = list(torch.zeros(_SLAB, NUM_WORDS, dtype=torch.int64, device=device))
             return words
         if _spare.get(device):
             return _spare[device].pop()
     # No eager call came before the capture: zero the words inside the graph, a launch more a replay.
-    return torch.zeros(PROGRAMS, dtype=torch.int64, device=device)
+    return torch.zeros(NUM_WORDS, dtype=torch.int64, device=device)

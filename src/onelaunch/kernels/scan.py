@@ -1,41 +1,96 @@
 """The running sum over the programs of one launch, without a second launch and without a barrier.
 
-Program i publishes its count in a 64-bit word, (generation, count), and adds up the words of the programs before
-it: the decoupled scan of Merrill and Garland (NVIDIA NVR-2016-002) with one look back. Generation and
-count travel in the same word, so no memory ordering is needed. A program waits only for earlier ones,
-which the hardware starts first, so none waits for a program that cannot run.
+Each program publishes its count and adds up the counts before it: the decoupled scan of Merrill and Garland
+(NVIDIA NVR-2016-002) in two levels, since a thousand programs that poll each other's words get in each
+other's way. A program's count goes into a word of its own, which the rest of its team reads, and is added to
+its team's word, which all later teams read. So a program polls its own team and one word for each team before
+it, and nothing is chained.
 
-The words outlive the launch. The last program starts the next generation when it has seen all others,
-so nothing has to be cleared between launches and a graph may replay them. What must hold is that launches
-on the same words do not overlap.
+A count and what tells that it is there travel in one 64-bit word, so no memory ordering is needed. A program
+waits only for earlier ones, which the hardware starts first, so none waits for a program that cannot run.
+
+The words outlive the launch and need no clearing between launches, so a graph may replay them: a program's
+word says which generation it is of, and team words alternate between two sets. The last program, when it
+has seen all others, clears the other set and starts the next generation. What must hold is that launches on
+the same words do not overlap.
+
+Layout, int64: [generation, even team words [max_teams], odd team words [max_teams], program words]; see
+:func:`num_words`. A program's word is ``generation << 32 | count``, a team's ``programs in it << 32 | sum``.
 """
 
 from __future__ import annotations
 
 from onelaunch._triton import tl, triton
 
+TEAM = tl.constexpr(64)
+
+
+def teams_of(programs: int) -> int:
+    """Teams of so many programs."""
+    return -(-programs // int(TEAM.value))
+
+
+def num_words(max_teams: int) -> int:
+    """Words of a scan of up to ``max_teams`` teams, zeroed once."""
+    return 1 + max_teams * (2 + int(TEAM.value))
+
 
 @triton.jit
-def publish(words_ptr, program, count):
-    """Publish the program's ``count``; words_ptr: [1 + programs] int64, the generation first."""
-    # Volatile, as all accesses to the words: they change during the launch.
-    generation = tl.load(words_ptr + tl.arange(0, 1), volatile=True) + 1
-    word = (generation << 32) | count.to(tl.int64)
-    tl.atomic_xchg(words_ptr + 1 + program + tl.arange(0, 1), word, sem="relaxed")
-    return tl.max(generation)
+def _team_words(words_ptr, generation, max_teams):
+    return words_ptr + 1 + (generation & 1) * max_teams
 
 
 @triton.jit
-def sum_before(words_ptr, program, programs, generation, LOOK_BACK: tl.constexpr):
-    """The counts of all earlier programs, added up."""
-    total = tl.zeros([LOOK_BACK], tl.int64)
-    for first in tl.range(0, program, LOOK_BACK):
-        other = first + tl.arange(0, LOOK_BACK)
-        earlier = other < program
-        words = tl.load(words_ptr + 1 + other, mask=earlier, other=0, volatile=True)
-        while tl.max((earlier & ((words >> 32) != generation)).to(tl.int32)) != 0:
-            words = tl.load(words_ptr + 1 + other, mask=earlier, other=0, volatile=True)
-        total += words & 0xFFFFFFFF
+def _polled(pointers, mask, complete):
+    """The counts behind ``pointers``, once the upper half of every word is ``complete``; 0 where masked."""
+    words = tl.load(pointers, mask=mask, other=0, volatile=True)
+    while tl.max((mask & ((words >> 32) != complete)).to(tl.int32)) != 0:
+        words = tl.load(pointers, mask=mask, other=0, volatile=True)
+    return words & 0xFFFFFFFF
+
+
+@triton.jit
+def publish(words_ptr, program, programs, count, max_teams, ONE_TEAM: tl.constexpr):
+    """Publish the program's ``count``; returns this launch's generation.
+
+    All accesses to the words are volatile or atomic, as they change during the launch.
+    """
+    here = tl.arange(0, 1)
+    generation = tl.max(tl.load(words_ptr + here, volatile=True)) + 1
+    count = count.to(tl.int64)
+    word_ptr = words_ptr + 1 + 2 * max_teams + program
+    tl.atomic_xchg(word_ptr + here, (generation << 32) | count, sem="relaxed")
+    if not ONE_TEAM:
+        team = program // TEAM
+        if team < (programs - 1) // TEAM:
+            team_ptr = _team_words(words_ptr, generation, max_teams) + team
+            tl.atomic_add(team_ptr + here, (1 << 32) + count, sem="relaxed")
+    return generation
+
+
+@triton.jit
+def sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM: tl.constexpr):
+    """The counts of all earlier programs, added up. ``ONE_TEAM``: the launch never has more than one team."""
+    if ONE_TEAM:
+        mate = tl.arange(0, TEAM)
+        total = _polled(words_ptr + 1 + 2 * max_teams + mate, mate < program, generation)
+    else:
+        team = program // TEAM
+        lane = tl.arange(0, 2 * TEAM)  # a mate each, then a team each
+        is_mate = lane < TEAM
+        mates_ptr = words_ptr + 1 + 2 * max_teams + team * TEAM
+        teams_ptr = _team_words(words_ptr, generation, max_teams)
+        total = tl.zeros([2 * TEAM], tl.int64)
+        for first in tl.range(0, tl.maximum(team, 1), TEAM):
+            other = first + lane - TEAM
+            pointers = tl.where(is_mate, mates_ptr + lane, teams_ptr + other)
+            earlier = tl.where(is_mate, (lane < program % TEAM) & (first == 0), other < team)
+            total += _polled(pointers, earlier, tl.where(is_mate, generation, TEAM))
+
     if program == programs - 1:
+        other_set = _team_words(words_ptr, generation + 1, max_teams)
+        for first in tl.range(0, max_teams, TEAM):
+            cleared = first + tl.arange(0, TEAM)
+            tl.store(other_set + cleared, tl.zeros([TEAM], tl.int64), mask=cleared < max_teams)
         tl.store(words_ptr, generation)
     return tl.sum(total).to(tl.int32)

@@ -13,8 +13,12 @@ may not invalidate before a graph replay (reported on MI355X: ROCm/ATOM 1434).
 from __future__ import annotations
 
 from onelaunch._triton import tl, triton
-from onelaunch.kernels.scan import publish, sum_before
-from onelaunch.kernels.window import requests_before, row_windows, window_blocks, window_entries
+from onelaunch.kernels.scan import TEAM, publish, sum_before
+from onelaunch.kernels.window import row_windows, window_blocks, window_entries
+
+# Entries of rows up to this wide are made once and wait in registers for their place in the ragged form;
+# wider rows' are made twice.
+KEPT_WIDTH = tl.constexpr(256)
 
 # Columns of the address table, one row a group.
 TABLE_COLUMNS = 8
@@ -38,9 +42,8 @@ def _select(values, group, GROUPS: tl.constexpr):
 
 
 @triton.jit
-def _zero_tail(table_ptr, group, chunk, num_tokens, max_tokens, TAIL: tl.constexpr):
-    """Zero the lengths past the batch in one aligned chunk of TAIL entries, the first being the one with row T."""
-    lengths_ptr = _output(table_ptr, group, 2, tl.int32)
+def _zero_tail(lengths_ptr, chunk, num_tokens, max_tokens, TAIL: tl.constexpr):
+    """Zero the lengths past the batch in one aligned chunk of TAIL entries; the first has row T in it."""
     first = (num_tokens // TAIL + chunk) * TAIL
     entries = first + tl.arange(0, TAIL)
     zeros = tl.zeros([TAIL], tl.int32)
@@ -51,9 +54,39 @@ def _zero_tail(table_ptr, group, chunk, num_tokens, max_tokens, TAIL: tl.constex
 
 
 @triton.jit
+def _store_dense(dense_row, columns, entry, in_batch, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
+    in_row = in_batch[None, :]
+    if WIDTH % COLUMNS != 0:
+        in_row = in_row & (columns < WIDTH)[:, None]
+    tl.store(dense_row[None, :] + columns[:, None], entry, mask=in_row)
+
+
+@triton.jit
+def _store_ragged(ragged_row, columns, entry, count, holes, seen):
+    """Store one chunk of each row's kept entries; returns how many the row has so far.
+
+    A row without a hole keeps its entries in place; ranks are counted only where one has.
+    """
+    if holes:
+        keep = (entry >= 0).to(tl.int32)
+        rank = seen[None, :] + tl.cumsum(keep, axis=0) - keep
+        seen += tl.sum(keep, axis=0)
+        tl.store(ragged_row[None, :] + rank, entry, mask=keep > 0)
+    else:
+        tl.store(ragged_row[None, :] + columns[:, None], entry, mask=columns[:, None] < count[None, :])
+    return seen
+
+
+@triton.jit
 def _build_rows(
-    table_ptr,
+    is_valid_ptr,
+    indices_ptr,
+    lengths_ptr,
+    ragged_ptr,
+    indptr_ptr,
+    slots_ptr,
     words_ptr,
+    max_teams,
     group,
     program,
     programs,
@@ -77,15 +110,16 @@ def _build_rows(
     COLUMNS: tl.constexpr,
     ROWS: tl.constexpr,
     REQUESTS: tl.constexpr,
-    LOOK_BACK: tl.constexpr,
+    ONE_TEAM: tl.constexpr,
 ):
+    KEPT: tl.constexpr = ROWS > 1 and WIDTH <= KEPT_WIDTH
     first_row = program * ROWS
     rows = first_row + tl.arange(0, ROWS)
     in_batch = rows < num_tokens
     request, slot, start, length = row_windows(
         rows,
+        first_row,
         tl.minimum(first_row + ROWS, num_tokens) - 1,
-        requests_before(first_row, query_start_loc_ptr, num_requests, REQUESTS),
         query_start_loc_ptr,
         seq_lens_ptr,
         replay_start_ptr,
@@ -108,44 +142,46 @@ def _build_rows(
 
     kept, shifts = window_blocks(table_row, start, count, SPAN, BLOCK_SIZE)
     if RAGGED:
-        generation = publish(words_ptr, program, tl.sum(kept))
+        generation = publish(words_ptr, program, programs, tl.sum(kept), max_teams, ONE_TEAM)
 
-    dense_row = _output(table_ptr, group, 1, tl.int32) + rows.to(tl.int64) * WIDTH
-    for first_column in tl.range(0, WIDTH, COLUMNS):
-        columns = first_column + tl.arange(0, COLUMNS)
-        entry = window_entries(columns, table_row, start, count, shifts, SPAN, BLOCK_SIZE)
-        in_row = in_batch[None, :]
-        if WIDTH % COLUMNS != 0:
-            in_row = in_row & (columns < WIDTH)[:, None]
-        tl.store(dense_row[None, :] + columns[:, None], entry, mask=in_row)
+    dense_row = indices_ptr + rows.to(tl.int64) * WIDTH
+    made = ()
+    if KEPT:
+        for first_column in tl.static_range(0, WIDTH, COLUMNS):
+            columns = first_column + tl.arange(0, COLUMNS)
+            entry = window_entries(columns, table_row, start, count, shifts, SPAN, BLOCK_SIZE)
+            _store_dense(dense_row, columns, entry, in_batch, WIDTH, COLUMNS)
+            made = made + (entry,)
+    else:
+        for first_column in tl.range(0, WIDTH, COLUMNS):
+            columns = first_column + tl.arange(0, COLUMNS)
+            entry = window_entries(columns, table_row, start, count, shifts, SPAN, BLOCK_SIZE)
+            _store_dense(dense_row, columns, entry, in_batch, WIDTH, COLUMNS)
 
-    tl.store(_output(table_ptr, group, 2, tl.int32) + rows, length, mask=in_batch)
-    tl.store(_output(table_ptr, group, 0, tl.int8) + rows, (slot >= 0).to(tl.int8), mask=in_batch)
+    tl.store(lengths_ptr + rows, length, mask=in_batch)
+    tl.store(is_valid_ptr + rows, (slot >= 0).to(tl.int8), mask=in_batch)
     if MAKE_SLOTS:
-        tl.store(_output(table_ptr, group, 5, tl.int64) + rows, slot, mask=in_batch)
+        tl.store(slots_ptr + rows, slot, mask=in_batch)
     if group == 0:
         tl.store(token_to_request_ptr + rows, tl.maximum(request, 0), mask=in_batch)
 
     if RAGGED:
-        ragged_ptr = _output(table_ptr, group, 3, tl.int32)
-        indptr_ptr = _output(table_ptr, group, 4, tl.int32)
-        ends = sum_before(words_ptr, program, programs, generation, LOOK_BACK) + tl.cumsum(kept, axis=0)
+        before = sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM)
+        ends = before + tl.cumsum(kept, axis=0)
         tl.store(indptr_ptr + 1 + rows, ends, mask=in_batch)
         tl.store(indptr_ptr + rows, tl.zeros([ROWS], tl.int32), mask=rows == 0)
-        # A row without a hole keeps its entries in place; ranks are counted only where one has.
         holes = tl.max(count - kept) > 0
         ragged_row = ragged_ptr + (ends - kept)
         seen = tl.zeros([ROWS], tl.int32)
-        for first_column in tl.range(0, WIDTH, COLUMNS):
-            columns = first_column + tl.arange(0, COLUMNS)
-            entry = window_entries(columns, table_row, start, count, shifts, SPAN, BLOCK_SIZE)
-            if holes:
-                keep = (entry >= 0).to(tl.int32)
-                rank = seen[None, :] + tl.cumsum(keep, axis=0) - keep
-                seen += tl.sum(keep, axis=0)
-                tl.store(ragged_row[None, :] + rank, entry, mask=keep > 0)
-            else:
-                tl.store(ragged_row[None, :] + columns[:, None], entry, mask=columns[:, None] < count[None, :])
+        if KEPT:
+            for i in tl.static_range(0, (WIDTH + COLUMNS - 1) // COLUMNS):
+                columns = i * COLUMNS + tl.arange(0, COLUMNS)
+                seen = _store_ragged(ragged_row, columns, made[i], count, holes, seen)
+        else:
+            for first_column in tl.range(0, WIDTH, COLUMNS):
+                columns = first_column + tl.arange(0, COLUMNS)
+                entry = window_entries(columns, table_row, start, count, shifts, SPAN, BLOCK_SIZE)
+                seen = _store_ragged(ragged_row, columns, entry, count, holes, seen)
 
 
 @triton.jit
@@ -159,7 +195,7 @@ def build_step_kernel(
     num_tokens,
     num_requests,
     max_tokens,
-    words_stride,
+    max_teams,
     block_tables,
     block_table_strides,
     block_table_columns,
@@ -170,26 +206,35 @@ def build_step_kernel(
     NUM_KINDS: tl.constexpr,
     ROWS: tl.constexpr,
     REQUESTS: tl.constexpr,
-    LOOK_BACK: tl.constexpr,
+    ONE_TEAM: tl.constexpr,
     TAIL: tl.constexpr,
     DEPENDENT_LAUNCH: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """All outputs of ``docs/metadata.md`` for ``GROUPS`` groups.
 
     table_ptr: [GROUPS, 8] int64, addresses of the groups' persistent buffers.
-    words_ptr: [GROUPS, words_stride] int64, the scan's words.
+    words_ptr: [GROUPS, num_words(max_teams)] int64, the scan's words.
     block_tables, block_table_strides, block_table_columns, slot_mappings: one entry a group.
     KINDS: the distinct (window, width, block_size, causal, ragged, make_slots, span, columns) of the
         groups; code is compiled once a kind.
     """
+    program = tl.program_id(0)
+    group = tl.program_id(1)
+    is_valid_ptr = _output(table_ptr, group, 0, tl.int8)
+    indices_ptr = _output(table_ptr, group, 1, tl.int32)
+    lengths_ptr = _output(table_ptr, group, 2, tl.int32)
+    ragged_ptr = _output(table_ptr, group, 3, tl.int32)
+    indptr_ptr = _output(table_ptr, group, 4, tl.int32)
+    slots_ptr = _output(table_ptr, group, 5, tl.int64)
     if DEPENDENT_LAUNCH:
         # Started while the kernel ahead was still running: everything it writes is there from here on.
         tl.extra.cuda.gdc_wait()
-    program = tl.program_id(0)
-    group = tl.program_id(1)
+        if EARLY:
+            tl.extra.cuda.gdc_launch_dependents()
     programs = tl.maximum(tl.cdiv(num_tokens, ROWS), 1)
     if program >= programs:
-        _zero_tail(table_ptr, group, program - programs, num_tokens, max_tokens, TAIL)
+        _zero_tail(lengths_ptr, program - programs, num_tokens, max_tokens, TAIL)
     else:
         for kind in tl.static_range(NUM_KINDS):
             of_kind = group < 0
@@ -198,8 +243,14 @@ def build_step_kernel(
                     of_kind = of_kind | (group == i)
             if of_kind:
                 _build_rows(
-                    table_ptr,
-                    words_ptr + group * words_stride,
+                    is_valid_ptr,
+                    indices_ptr,
+                    lengths_ptr,
+                    ragged_ptr,
+                    indptr_ptr,
+                    slots_ptr,
+                    words_ptr + group * (1 + max_teams * (2 + TEAM)),
+                    max_teams,
                     group,
                     program,
                     programs,
@@ -223,5 +274,5 @@ def build_step_kernel(
                     KINDS[kind][7],
                     ROWS,
                     REQUESTS,
-                    LOOK_BACK,
+                    ONE_TEAM,
                 )

@@ -1,32 +1,37 @@
 """The one-launch top-k pack: each row's chosen compressed entries as global slots, row after row.
 
-A row's place in the ragged list depends on how many entries every earlier row has, which only its data
-tell. Recounting them in every program would read quadratically, so each program publishes its rows'
-count in one 64-bit word, (generation, count), and the programs after it add up the words before theirs: the
-decoupled scan of Merrill and Garland (NVIDIA NVR-2016-002) with a single look back. Count and
-generation travel in the same word, so no memory ordering is needed; a program waits only for earlier
-ones, which the hardware starts first, so none can wait for a program that never runs.
-
-The words outlive a launch and count its generations: every launch bumps each word once, and nothing has
-to be cleared in between. That holds as long as launches on the same words never overlap; see
-``onelaunch.topk``.
+A row's place in the ragged list depends on how many entries every earlier row has, which only its data tell.
+Recounting them in every program would read quadratically, so programs publish their counts and add up those
+before theirs (:mod:`.scan`).
 """
 
 from __future__ import annotations
 
-from onelaunch._triton import tl, triton
+from functools import cache
+from typing import Any
 
-PROGRAMS = 128  # fixed: a generation must reach every word
+import torch
+
+from onelaunch._triton import tl, triton
+from onelaunch.kernels.compiled import current_target, launcher, load, require_interpreter
+from onelaunch.kernels.scan import num_words, publish, sum_before, teams_of
+from onelaunch.launches import launched
+
+_TILE = 4096  # entries a program holds at once: 16 a thread
+_NUM_WARPS = 8
+# Programs at most, each taking several tiles in turn beyond that: it bounds the scan's words.
+_PROGRAMS = 128
+_MAX_TEAMS = teams_of(_PROGRAMS)
+NUM_WORDS = num_words(_MAX_TEAMS)
 
 
 @triton.jit
-def _counts(topk_ptr, stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS: tl.constexpr):
+def _rows(topk_ptr, topk_stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS: tl.constexpr):
     """(entries of the rows, [N, COLUMNS]; length of each row, [N])."""
     columns = tl.arange(0, COLUMNS)
-    in_batch = rows < num_tokens
-    valid = tl.load(is_valid_ptr + rows, mask=in_batch, other=0) != 0
+    valid = tl.load(is_valid_ptr + rows, mask=rows < num_tokens, other=0) != 0
     entries = tl.load(
-        topk_ptr + rows.to(tl.int64)[:, None] * stride + columns[None, :],
+        topk_ptr + rows.to(tl.int64)[:, None] * topk_stride + columns[None, :],
         mask=valid[:, None] & (columns < topk)[None, :],
         other=-1,
     )
@@ -52,45 +57,122 @@ def pack_topk_kernel(
     tiles,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    PROGRAMS: tl.constexpr,
+    MAX_TEAMS: tl.constexpr,
 ):
-    """``tiles`` tiles of ROWS rows a program. words_ptr: [PROGRAMS] int64, generation << 32 | count."""
+    """``tiles`` tiles of ROWS rows a program. words_ptr: [num_words(MAX_TEAMS)] int64, the scan's words."""
     program = tl.program_id(0)
+    programs = tl.num_programs(0)
     first_row = program * ROWS * tiles
 
     count = 0
     for tile in tl.range(0, tiles):
         rows = first_row + tile * ROWS + tl.arange(0, ROWS)
-        _, lengths = _counts(topk_ptr, topk_stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS)
+        _, lengths = _rows(topk_ptr, topk_stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS)
         tl.store(lengths_ptr + rows, lengths, mask=rows < num_tokens)
         count += tl.sum(lengths)
+    generation = publish(words_ptr, program, programs, count, MAX_TEAMS, False)
+    offset = sum_before(words_ptr, program, programs, generation, MAX_TEAMS, False)
 
-    generation = (tl.load(words_ptr + program, volatile=True) >> 32) + 1
-    tl.atomic_xchg(words_ptr + program, (generation << 32) | count.to(tl.int64), sem="relaxed")
+    least_block = -(2147483648 // block_size.to(tl.int64)).to(tl.int32)
+    for tile in tl.range(0, tiles):
+        rows = first_row + tile * ROWS + tl.arange(0, ROWS)
+        in_batch = rows < num_tokens
+        entries, lengths = _rows(topk_ptr, topk_stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS)
+        ends = offset + tl.cumsum(lengths, axis=0)
+        tl.store(indptr_ptr + 1 + rows, ends, mask=in_batch)
+        tl.store(indptr_ptr + rows, tl.zeros([ROWS], tl.int32), mask=rows == 0)
+        req = tl.load(token_to_request_ptr + rows, mask=in_batch & (lengths > 0), other=0)
+        columns = tl.arange(0, COLUMNS)
+        taken = columns[None, :] < lengths[:, None]
+        logical = entries // block_size
+        mapped = taken & (entries >= 0) & (logical < num_blocks)
+        table_row = block_table_ptr + req.to(tl.int64) * block_table_stride
+        block = tl.load(table_row[:, None] + logical, mask=mapped, other=0)
+        # The slots of a negative block are negative, and bounded so that int32 holds them.
+        slots = tl.maximum(block, least_block) * block_size + entries % block_size
+        tl.store(
+            ragged_ptr + (ends - lengths)[:, None] + columns[None, :], tl.where(mapped, slots, -1), mask=taken
+        )
+        offset += tl.sum(lengths)
 
-    if first_row < num_tokens:
-        others = tl.arange(0, PROGRAMS)
-        earlier = others < program
-        words = tl.load(words_ptr + others, mask=earlier, other=0, volatile=True)
-        while tl.max((earlier & ((words >> 32) != generation)).to(tl.int32)) > 0:
-            words = tl.load(words_ptr + others, mask=earlier, other=0, volatile=True)
-        offset = tl.sum(tl.where(earlier, words & 0xFFFFFFFF, 0)).to(tl.int32)
 
-        for tile in tl.range(0, tiles):
-            rows = first_row + tile * ROWS + tl.arange(0, ROWS)
-            in_batch = rows < num_tokens
-            entries, lengths = _counts(topk_ptr, topk_stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS)
-            ends = offset + tl.cumsum(lengths, axis=0)
-            tl.store(indptr_ptr + 1 + rows, ends, mask=in_batch)
-            req = tl.load(token_to_request_ptr + rows, mask=in_batch & (lengths > 0), other=0)
-            columns = tl.arange(0, COLUMNS)
-            taken = columns[None, :] < lengths[:, None]
-            logical = entries // block_size
-            mapped = taken & (entries >= 0) & (logical < num_blocks)
-            block = tl.load(
-                block_table_ptr + req.to(tl.int64)[:, None] * block_table_stride + logical, mask=mapped, other=0
-            )
-            slots = tl.where(mapped, block * block_size + entries % block_size, -1)
-            tl.store(ragged_ptr + (ends - lengths)[:, None] + columns[None, :], slots, mask=taken)
-            offset += tl.sum(lengths)
-    tl.store(indptr_ptr, 0, mask=program == 0)
+def topk_constants(topk: int) -> dict[str, int]:
+    """Compile-time arguments of the kernel: one kernel for each power of two."""
+    columns = triton.next_power_of_2(topk)
+    return {"ROWS": _TILE // columns if columns > 64 else 64, "COLUMNS": columns, "MAX_TEAMS": _MAX_TEAMS}
+
+
+def compile_topk(constants: dict[str, int], target: Any) -> Any:
+    """The compiled kernel for a ``triton.backends.compiler.GPUTarget``; needs no GPU."""
+    from triton.compiler import ASTSource
+
+    signature = dict(
+        topk_ptr="*i32",
+        token_to_request_ptr="*i32",
+        is_valid_ptr="*i1",
+        block_table_ptr="*i32",
+        ragged_ptr="*i32",
+        indptr_ptr="*i32",
+        lengths_ptr="*i32",
+        words_ptr="*i64",
+        topk_stride="i32",
+        num_tokens="i32",
+        topk="i32",
+        block_table_stride="i32",
+        num_blocks="i32",
+        block_size="i32",
+        tiles="i32",
+        **dict.fromkeys(constants, "constexpr"),
+    )
+    source = ASTSource(fn=pack_topk_kernel, signature=signature, constexprs=constants, attrs={})
+    return triton.compile(source, target=target, options={"num_warps": _NUM_WARPS})
+
+
+@cache
+def _loaded(columns: int, device_index: int) -> Any:
+    return load(lambda: compile_topk(topk_constants(columns), current_target()), device_index)
+
+
+def launch_topk(
+    topk_indices: torch.Tensor,
+    token_to_request: torch.Tensor,
+    is_valid: torch.Tensor,
+    block_table: torch.Tensor,
+    block_size: int,
+    ragged_indices: torch.Tensor,
+    indptr: torch.Tensor,
+    lengths: torch.Tensor,
+    words: torch.Tensor,
+) -> None:
+    """Launch the pack once; shapes as in ``onelaunch.pack_topk``, words [NUM_WORDS] int64."""
+    rows, topk = topk_indices.shape
+    constants = topk_constants(topk)
+    programs = max(min(-(-rows // constants["ROWS"]), _PROGRAMS), 1)
+    tensors = (
+        topk_indices,
+        token_to_request,
+        is_valid,
+        block_table,
+        ragged_indices,
+        indptr,
+        lengths,
+        words,
+    )
+    sizes = (
+        topk_indices.stride(0),
+        rows,
+        topk,
+        block_table.stride(0),
+        block_table.shape[1],
+        block_size,
+        -(-rows // (constants["ROWS"] * programs)),
+    )
+    device = topk_indices.device
+    if device.type == "cpu":
+        require_interpreter()
+        pack_topk_kernel[(programs,)](*tensors, *sizes, **constants)
+        launched("pack_topk")
+        return
+    compiled = _loaded(constants["COLUMNS"], device.index)
+    arguments = (*(t.data_ptr() for t in tensors), *sizes, *(None for _ in constants))
+    launcher(compiled, (programs, 1, 1), device.index, arguments, "pack_topk")()

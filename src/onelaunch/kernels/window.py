@@ -16,27 +16,27 @@ SELECTED_BLOCKS = tl.constexpr(6)
 
 
 @triton.jit
-def requests_before(first_row, query_start_loc_ptr, num_requests, REQUESTS: tl.constexpr):
-    """How many requests end at or before ``first_row``; 0 while one pass of REQUESTS sees all anyway."""
+def requests_before(row, query_start_loc_ptr, num_requests):
+    """How many requests end at or before ``row``."""
     CHUNK: tl.constexpr = 512
     ended = tl.zeros([CHUNK], tl.int32)
-    if num_requests > REQUESTS:
-        for first in tl.range(0, num_requests, CHUNK):
-            request = first + tl.arange(0, CHUNK)
-            exists = request < num_requests
-            end = tl.load(query_start_loc_ptr + 1 + request, mask=exists, other=0)
-            ended += (exists & (end <= first_row)).to(tl.int32)
+    for first in tl.range(0, num_requests, CHUNK):
+        request = first + tl.arange(0, CHUNK)
+        exists = request < num_requests
+        end = tl.load(query_start_loc_ptr + 1 + request, mask=exists, other=0)
+        ended += (exists & (end <= row)).to(tl.int32)
     return tl.sum(ended)
 
 
 @triton.jit
 def request_facts(
     rows,
+    first_row,
     last_row,
-    requests_before,
     query_start_loc_ptr,
     seq_lens_ptr,
     replay_start_ptr,
+    num_tokens,
     num_requests,
     REQUESTS: tl.constexpr,
     CAUSAL: tl.constexpr,
@@ -44,9 +44,9 @@ def request_facts(
 ):
     """(request, position, first, second) of each row; the request is -1 where the row has none.
 
-    ``requests_before`` requests are known to end before the rows. The facts of the next REQUESTS requests
-    are loaded together and handed to their rows in registers, so no load waits for a row's request. More
-    than one pass is needed only when the rows span more requests than that.
+    The facts of REQUESTS requests are loaded together and handed to their rows in registers, so no load waits
+    for a row's request. Of more requests the first ones to load are guessed, as if all had the same
+    number of rows: then nothing waits for a search either. A wrong guess costs the search.
 
     ``first, second`` is (replay_start, 0) for a causal group and (prefix, seq_len) for a draft block, which
     has a position only where its slots are made.
@@ -55,34 +55,49 @@ def request_facts(
     shift = rows * 0
     first = rows * 0
     second = rows * 0
-    request = tl.full((), 0, tl.int32) + requests_before
+    request = 0
+    if num_requests > REQUESTS:
+        even = first_row.to(tl.float32) * (num_requests.to(tl.float32) / num_tokens.to(tl.float32))
+        request = tl.maximum(tl.minimum(even.to(tl.int32), num_requests) - REQUESTS // 4, 0)
+    guessed = num_requests > REQUESTS
     reached = 0
     while (request < num_requests) & (reached <= last_row):
         candidate = request + tl.arange(0, REQUESTS)
         exists = candidate < num_requests
-        q_start = tl.load(query_start_loc_ptr + candidate, mask=exists, other=0)
+        q_start = tl.load(query_start_loc_ptr + candidate, mask=exists, other=2147483647)
         q_end = tl.load(query_start_loc_ptr + 1 + candidate, mask=exists, other=0)
         seq_len = tl.load(seq_lens_ptr + candidate, mask=exists, other=0)
-        owns = (q_start[None, :] <= rows[:, None]) & (rows[:, None] < q_end[None, :])
+        if CAUSAL:
+            replay_start = tl.load(replay_start_ptr + candidate, mask=exists, other=0)
+        reached = tl.max(q_end)
+        more = request + REQUESTS < num_requests
+        missed = guessed & ((more & (reached <= first_row)) | (tl.min(q_start) > first_row))
+        guessed = False
+        owns = (q_start[None, :] <= rows[:, None]) & (rows[:, None] < q_end[None, :]) & (not missed)
         found += tl.sum(tl.where(owns, candidate[None, :] + 1, 0), axis=1)
         if CAUSAL or MAKE_SLOTS:
             shift += tl.sum(tl.where(owns, (seq_len - q_end)[None, :], 0), axis=1)
         if CAUSAL:
-            replay_start = tl.load(replay_start_ptr + candidate, mask=exists, other=0)
             first += tl.sum(tl.where(owns, replay_start[None, :], 0), axis=1)
         else:
             first += tl.sum(tl.where(owns, (seq_len - q_end + q_start)[None, :], 0), axis=1)
             second += tl.sum(tl.where(owns, seq_len[None, :], 0), axis=1)
-        reached = tl.max(q_end)
-        request += REQUESTS
+        if missed:
+            request = requests_before(first_row, query_start_loc_ptr, num_requests)
+            reached = 0
+        else:
+            request += REQUESTS
+            # Padding requests, which hold no row: skip them all.
+            if more & (reached <= last_row) & (tl.max(tl.where(exists, q_start, 0)) == reached):
+                request = tl.maximum(request, requests_before(reached, query_start_loc_ptr, num_requests))
     return found - 1, rows + shift, first, second
 
 
 @triton.jit
 def row_windows(
     rows,
+    first_row,
     last_row,
-    requests_before,
     query_start_loc_ptr,
     seq_lens_ptr,
     replay_start_ptr,
@@ -108,11 +123,12 @@ def row_windows(
         slot = tl.load(slot_mapping_ptr + rows, mask=in_batch, other=-1)
     request, position, first, second = request_facts(
         rows,
+        first_row,
         last_row,
-        requests_before,
         query_start_loc_ptr,
         seq_lens_ptr,
         replay_start_ptr,
+        num_tokens,
         num_requests,
         REQUESTS,
         CAUSAL,

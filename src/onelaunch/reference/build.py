@@ -9,8 +9,8 @@
     copy_indices    ragged_indices   into the persistent buffers
     copy_indptr     ragged_indptr
 
-A dense group (``ragged=False``) takes the first three. Once a build, not a group: ``token_to_request``. A group
-that makes its slots takes one step more, ``slot_mapping``, before the others.
+A dense group (``ragged=False``) takes the first three. Once a build, not a group: ``token_to_request``. A
+group that makes its slots takes one step more, ``slot_mapping``, before the others.
 
 On a CPU a step is plain PyTorch (:mod:`.torch_steps`: read that as the specification); on a GPU it is one
 launch (:mod:`.gpu_steps`).

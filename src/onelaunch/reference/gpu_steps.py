@@ -123,11 +123,9 @@ def _window_indices_kernel(
         block = tl.load(
             block_table_ptr + req.to(tl.int64) * block_table_stride + logical, mask=inside, other=0
         )
-        tl.store(
-            row_ptr + column,
-            tl.where(inside, block * BLOCK_SIZE + p % BLOCK_SIZE, -1),
-            mask=column < WIDTH,
-        )
+        block = tl.maximum(block, -(2147483648 // BLOCK_SIZE))  # the slots of a negative block fit in int32
+        slot = block * BLOCK_SIZE + p % BLOCK_SIZE
+        tl.store(row_ptr + column, tl.where(inside, slot, -1), mask=column < WIDTH)
     else:
         tl.store(lengths_ptr + row, 0)
         tl.store(row_ptr + column, tl.full([COLUMNS], -1, tl.int32), mask=column < WIDTH)

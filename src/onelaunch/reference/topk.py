@@ -1,4 +1,12 @@
-"""The usual top-k pack: count, zero fill, scan, map. The specification of ``onelaunch.pack_topk``."""
+"""The usual top-k pack, the specification of ``onelaunch.pack_topk``: four launches, each a named step.
+
+    topk_lengths      lengths         entries of each row that are not negative
+    topk_cumsum       indptr          where each row's entries start
+    topk_copy_indptr
+    topk_map          ragged_indices  the entries through the block table, row after row
+
+On a CPU a step is plain PyTorch (here); on a GPU it is one launch (:mod:`.gpu_topk`).
+"""
 
 from __future__ import annotations
 
@@ -17,26 +25,56 @@ def pack_topk(
     indptr: torch.Tensor,
     lengths: torch.Tensor,
 ) -> None:
-    """Write the packed form of ``topk_indices`` into the last three; shapes as in ``onelaunch.pack_topk``.
+    """Write the packed form of ``topk_indices`` into the last three; shapes as in ``onelaunch.pack_topk``."""
+    if not lengths.shape[0]:
+        indptr.zero_()
+        launched("topk_copy_indptr")
+        return
+    write_lengths, write_entries = _lengths, _map
+    if lengths.device.type != "cpu":
+        from onelaunch.reference import gpu_topk  # needs Triton
 
-    A few lines of PyTorch on any device: this is the specification, not a baseline to time.
-    """
-    rows, topk = topk_indices.shape
-    column = torch.arange(topk, device=topk_indices.device)
-    lengths.copy_(torch.where(is_valid, (topk_indices >= 0).sum(dim=1), 0))
+        write_lengths, write_entries = gpu_topk.write_lengths, gpu_topk.write_entries
+
+    # Two rows, the second never read: PyTorch scans a single row with two kernels (CUB), several with one.
+    counts = torch.empty(2, indptr.shape[0], dtype=torch.int32, device=indptr.device)
+    write_lengths(topk_indices, is_valid, lengths, counts[0])
     launched("topk_lengths")
-    indptr[:1].zero_()
-    launched("topk_zero_fill")
-    torch.cumsum(lengths, dim=0, dtype=torch.int32, out=indptr[1:])
+    starts = torch.cumsum(counts, dim=1, dtype=torch.int32)
     launched("topk_cumsum")
+    indptr.copy_(starts[0])
+    launched("topk_copy_indptr")
+    write_entries(topk_indices, token_to_request, block_table, block_size, lengths, indptr, ragged_indices)
+    launched("topk_map")
 
+
+def _lengths(
+    topk_indices: torch.Tensor, is_valid: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor
+) -> None:
+    """``lengths`` [T] int32, and the same behind a zero in ``counts`` [T + 1]."""
+    lengths.copy_(torch.where(is_valid, (topk_indices >= 0).sum(dim=1), 0))
+    counts[0] = 0
+    counts[1:] = lengths
+
+
+def _map(
+    topk_indices: torch.Tensor,
+    token_to_request: torch.Tensor,
+    block_table: torch.Tensor,
+    block_size: int,
+    lengths: torch.Tensor,
+    indptr: torch.Tensor,
+    ragged_indices: torch.Tensor,
+) -> None:
+    """The first ``length`` entries of each row as slots: -1 for a negative entry and one past the table."""
+    rows, topk = topk_indices.shape
     entries = topk_indices.long()
     logical = entries // block_size
-    taken = column[None, :] < lengths[:, None]
+    taken = torch.arange(topk, device=entries.device)[None, :] < lengths[:, None]
     mapped = taken & (entries >= 0) & (logical < block_table.shape[1])
-    slots = torch.full_like(entries, -1)
     req = token_to_request.long()[:, None].expand(rows, topk)
-    slots[mapped] = block_table[req[mapped], logical[mapped]].long() * block_size + entries[mapped] % block_size
-    packed = slots[taken].int()
-    ragged_indices[: packed.shape[0]] = packed
-    launched("topk_map")
+    # The slots of a negative block are negative, and bounded so that int32 holds them.
+    block = block_table[req[mapped], logical[mapped]].long().clamp(min=-(2**31 // block_size))
+    slots = torch.full_like(entries, -1)
+    slots[mapped] = block * block_size + entries[mapped] % block_size
+    ragged_indices[: int(indptr[-1])] = slots[taken].int()

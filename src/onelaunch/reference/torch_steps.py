@@ -31,13 +31,21 @@ def _positions(batch: DecodeBatch, req: torch.Tensor) -> tuple[torch.Tensor, tor
 
 
 def _slots(
-    group: WindowGroup, block_table: torch.Tensor, req: torch.Tensor, position: torch.Tensor, inside: torch.Tensor
+    group: WindowGroup,
+    block_table: torch.Tensor,
+    req: torch.Tensor,
+    position: torch.Tensor,
+    inside: torch.Tensor,
 ) -> torch.Tensor:
-    """The slot at each position, -1 outside ``inside`` and where the table ends. Never reads past the table."""
+    """The slot at each position, -1 outside ``inside`` and where the table ends. Never reads past the table.
+
+    Of a negative block it is negative. The block is bounded below, so that int32 holds its slots.
+    """
     logical = position // group.block_size
     inside = inside & (position >= 0) & (logical < block_table.shape[1])
     slots = torch.full_like(position, -1)
     block = block_table[req.long().expand_as(position)[inside], logical[inside]].long()
+    block = block.clamp(min=-(2**31 // group.block_size))
     slots[inside] = block * group.block_size + position[inside] % group.block_size
     return slots
 
@@ -59,7 +67,7 @@ def window_indices(
     indices: torch.Tensor,
     lengths: torch.Tensor,
 ) -> None:
-    """The slots in each row's window, then -1; and how many positions the window has, not cut at the width."""
+    """The slots in each row's window, then -1; and the window's positions, not cut at the width."""
     in_request, prefix, position = _positions(batch, req)
     live = is_valid & in_request
     if group.causal:
