@@ -103,6 +103,10 @@ class StepBuilder:
             raise ValueError(f"name is {name!r}: it must be one of {list(self._buffers)}")
         return self._buffers[name]
 
+    def views(self, num_tokens: int) -> StepMetadata:
+        """What a build of ``num_tokens`` rows returns, without building: after a graph's replay, say."""
+        return self._views.of(check_int("num_tokens", num_tokens, 0, self.max_tokens))
+
     def warmup(self) -> None:
         """Compile and load all kernels, so that no later build does. Call it before capturing a graph."""
         if self._launcher is not None:

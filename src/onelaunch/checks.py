@@ -87,7 +87,9 @@ def check_inputs(
 ) -> list[GroupInputs]:
     """The inputs of every group, in the groups' order."""
     if not isinstance(inputs, Mapping):
-        raise ValueError(f"inputs is a {type(inputs).__name__}: it must be a mapping of group name to GroupInputs")
+        raise ValueError(
+            f"inputs is a {type(inputs).__name__}: it must be a mapping of group name to GroupInputs"
+        )
     names = [group.name for group in groups]
     for name in names:
         if name not in inputs:
@@ -105,7 +107,9 @@ def check_inputs(
         slots = f"slot_mapping of {group.name!r}"
         if group.make_slots:
             if given.slot_mapping is not None:
-                raise ValueError(f"{slots} is given: it must be None, as the group was made with make_slots=True")
+                raise ValueError(
+                    f"{slots} is given: it must be None, as the group was made with make_slots=True"
+                )
         else:
             check_tensor(slots, given.slot_mapping, torch.int64, [batch.num_tokens], device)
         ordered.append(given)

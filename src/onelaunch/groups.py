@@ -55,7 +55,7 @@ class WindowGroup:
         if not self.causal:
             if self.draft_tokens is None:
                 raise ValueError(
-                    f"draft_tokens is None: the non-causal group {self.name!r} needs the rows of its draft block"
+                    f"draft_tokens is None: it must be given for the non-causal group {self.name!r}"
                 )
             _require_int("draft_tokens", self.draft_tokens, 1)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.proof.demo import DemoResult, run_demo
 from onelaunch.traffic import generated_trace, read_trace
@@ -59,8 +58,8 @@ def demo(
 ) -> None:
     """Build every decode step of a serving trace by both paths: same metadata, fewer launches."""
     console = Console()
-    chosen = _device(device)
-    if json_out is not None and not json_out.parent.is_dir():  # not after the whole run
+    chosen = chosen_device(device)
+    if json_out is not None and not json_out.absolute().parent.is_dir():  # not after the whole run
         raise ValueError(f"json is {json_out}: there is no folder {json_out.parent}")
     on_gpu = chosen.type == "cuda"
     if trace is None:
@@ -94,19 +93,6 @@ def demo(
     if result.differences:
         found = ", ".join(f"{output} (first in step {step})" for output, step in result.differences.items())
         raise CheckFailed(f"the one-launch build differs from the usual build: {found}")
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cuda", "cpu"):
-        raise ValueError(f"device is {name!r}: it must be cuda or cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device is 'cuda': PyTorch finds no GPU here")
-    if name == "cpu":
-        # Triton is imported by the first builder, and decides then: on a GPU machine it would compile.
-        os.environ.setdefault("TRITON_INTERPRET", "1")
-    return torch.device(name)
 
 
 def _print(console: Console, result: DemoResult) -> None:

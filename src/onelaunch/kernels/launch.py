@@ -42,7 +42,7 @@ TILES = (
     Tile(max_rows=64, rows=1, num_warps=1, early=True),
     Tile(max_rows=2048, rows=4, num_warps=1, early=True),
     Tile(max_rows=8192, rows=8, num_warps=1, early=False),
-    Tile(max_rows=2**31 - 1, rows=16, num_warps=2, early=False),
+    Tile(max_rows=2**31 - 1, rows=16, num_warps=4, early=False),
 )
 
 

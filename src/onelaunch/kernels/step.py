@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from onelaunch._triton import tl, triton
 from onelaunch.kernels.scan import TEAM, publish, sum_before
-from onelaunch.kernels.window import row_windows, window_blocks, window_entries
+from onelaunch.kernels.window import SELECTED_BLOCKS, row_windows, window_blocks, window_entries
 
 # Entries of rows up to this wide are made once and wait in registers for their place in the ragged form;
 # wider rows' are made twice.
@@ -112,7 +112,7 @@ def _build_rows(
     REQUESTS: tl.constexpr,
     ONE_TEAM: tl.constexpr,
 ):
-    KEPT: tl.constexpr = ROWS > 1 and WIDTH <= KEPT_WIDTH
+    KEPT: tl.constexpr = ROWS > 1 and WIDTH <= KEPT_WIDTH and SPAN <= SELECTED_BLOCKS
     first_row = program * ROWS
     rows = first_row + tl.arange(0, ROWS)
     in_batch = rows < num_tokens

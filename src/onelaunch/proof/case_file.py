@@ -1,7 +1,7 @@
 """Case files: JSON that a person can read and change, and ``onelaunch verify --case`` replays.
 
 A file holds the steps of one failure, in order. Most have one; a fault that needs an earlier step's leftovers
-has more. Keys are the fields of :class:`Case` and :class:`TopkCase`; a field equal to its default is left out::
+has more. Keys are the fields of :class:`Case` and :class:`TopkCase`; a field at its default is left out::
 
     {"format": "onelaunch case", "version": 1,
      "steps": [{"kind": "build", "num_tokens": 3, ...}]}
@@ -33,7 +33,9 @@ def to_json(steps: Sequence[AnyCase]) -> str:
     plain = [{"kind": _kind(step), **_plain(step)} for step in steps]
     text = json.dumps({"format": FORMAT, "version": VERSION, "steps": plain}, indent=1)
     # One line a list of numbers: a block table of ten entries should not be ten lines.
-    return re.sub(r"\[[\s\d,-]*\]", lambda match: re.sub(r",", ", ", re.sub(r"\s+", "", match[0])), text) + "\n"
+    return (
+        re.sub(r"\[[\s\d,-]*\]", lambda match: re.sub(r",", ", ", re.sub(r"\s+", "", match[0])), text) + "\n"
+    )
 
 
 def from_json(text: str) -> list[AnyCase]:

@@ -52,8 +52,8 @@ class GroupCase:
         filler: every other entry of the table.
         stride_padding: entries between the table's rows, so that its row stride is not B.
         spare_rows: rows of the table past the last request's.
-        slot_base: slot of row 0; row t's is ``slot_base + t``. Unused by a group that makes its slots, like the
-            two below.
+        slot_base: slot of row 0; row t's is ``slot_base + t``. Unused by a group that makes its slots, like
+            the two below.
         invalid_rows: rows of requests whose slot is -1.
         stale_rows: padding rows whose slot is not -1 but left over from an earlier step.
     """
@@ -129,7 +129,10 @@ class Case:
                     f"tables of {name!r} has {len(entry.tables)} entries: it must have one for each of "
                     f"the {len(self.requests)} requests"
                 )
-            for field, row_range in (("invalid_rows", range(rows)), ("stale_rows", range(rows, self.num_tokens))):
+            for field, row_range in (
+                ("invalid_rows", range(rows)),
+                ("stale_rows", range(rows, self.num_tokens)),
+            ):
                 for row in getattr(entry, field):
                     if row not in row_range:
                         raise ValueError(
@@ -198,7 +201,10 @@ class Case:
             return None
         slots = [entry.slot_base + row for row in range(self.num_tokens)]
         stale = set(entry.stale_rows)
-        for row in (*entry.invalid_rows, *(r for r in range(self.num_rows, self.num_tokens) if r not in stale)):
+        for row in (
+            *entry.invalid_rows,
+            *(r for r in range(self.num_rows, self.num_tokens) if r not in stale),
+        ):
             slots[row] = -1
         return torch.tensor(slots, dtype=torch.int64, device=device)
 

@@ -12,7 +12,7 @@ from onelaunch.topk import PackedTopk
 
 POISON = -7777  # no slot, no length and no row count: an entry left unwritten shows
 
-Value = int | bool | str
+Value = int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,9 @@ def compare_steps(
             _left_alone(name, "indices", their_buffers.indices, num_tokens),
             _left_alone(name, "indices of the usual build", our_buffers.indices, num_tokens),
             compare(name, "slot_mapping", ours.slot_mapping, theirs.slot_mapping),
-            *_compare_ragged(name, ours.ragged_indices, ours.ragged_indptr, theirs.ragged_indices, theirs.ragged_indptr),
+            *_compare_ragged(
+                name, ours.ragged_indices, ours.ragged_indptr, theirs.ragged_indices, theirs.ragged_indptr
+            ),
         ]
     return [mismatch for mismatch in found if mismatch is not None]
 
@@ -97,7 +99,9 @@ def compare_packed(expected: PackedTopk, got: PackedTopk) -> list[Mismatch]:
     return [mismatch for mismatch in found if mismatch is not None]
 
 
-def compare(group: str, output: str, expected: torch.Tensor | None, got: torch.Tensor | None) -> Mismatch | None:
+def compare(
+    group: str, output: str, expected: torch.Tensor | None, got: torch.Tensor | None
+) -> Mismatch | None:
     """The first difference of two integer or bool tensors, None when there is none; dtypes must agree too."""
     if expected is None or got is None:
         if expected is got:
@@ -109,7 +113,8 @@ def compare(group: str, output: str, expected: torch.Tensor | None, got: torch.T
         return None
     places = (expected != got).nonzero()
     index = tuple(places[0].tolist())
-    return Mismatch(group, output, index, expected[index].item(), got[index].item(), len(places))
+    want, have = (int(value[index]) for value in (expected, got))
+    return Mismatch(group, output, index, want, have, len(places))
 
 
 def _described(tensor: torch.Tensor | None) -> str:

@@ -176,7 +176,9 @@ def _of_blocks(entry: GroupCase, number: int, request: Request) -> Iterator[str]
     first, last = start // block_size, (end - 1) // block_size
     # One row's window: the last row's if causal, the block's otherwise.
     low = max(end - entry.group.window, start) if entry.group.causal else start
-    if end - low >= entry.group.window and last - low // block_size + 1 > -(-entry.group.window // block_size):
+    if end - low >= entry.group.window and last - low // block_size + 1 > -(
+        -entry.group.window // block_size
+    ):
         yield "window over one block more than W / BS"
     for logical in range(first, last + 1):
         block = entry.block(number, logical)

@@ -42,9 +42,15 @@ _GROUPS: tuple[tuple[WindowGroup, ...], ...] = (
     (_target(0, window=1, block_size=16), _target(1, window=7, block_size=16, ragged=False)),
     (_target(0, window=127, block_size=96), _target(1, window=129, block_size=32, make_slots=True)),
     # 60 + 4 is just the width of 64: the eight rows of a longer block pass it.
-    (_draft(0, window=60, draft_tokens=4, block_size=16), _draft(1, window=130, draft_tokens=7, block_size=80)),
+    (
+        _draft(0, window=60, draft_tokens=4, block_size=16),
+        _draft(1, window=130, draft_tokens=7, block_size=80),
+    ),
     (_target(0, window=512, block_size=128), _draft(0, window=512, draft_tokens=1, block_size=128)),
-    (_target(0, window=200, block_size=32, ragged=False, make_slots=True), _target(1, window=33, block_size=96)),
+    (
+        _target(0, window=200, block_size=32, ragged=False, make_slots=True),
+        _target(1, window=33, block_size=96),
+    ),
     (_target(0, window=64, block_size=16), _draft(0, window=64, draft_tokens=8, block_size=16, ragged=False)),
     (_target(0, window=1000, block_size=112),),
 )
@@ -89,8 +95,8 @@ def random_case(seed: int, setup: Setup | None = None, *, num_tokens: int | None
 
 
 def random_sequence(seed: int, setup: Setup) -> list[Case]:
-    """Steps for one builder, each a chance for the one before to show through: large, small, empty, large, and
-    then several draft steps of the same two requests."""
+    """Steps for one builder, each a chance for the one before to show through: large, small, empty, large,
+    and then several small ones."""
     most = setup.max_tokens
     sizes = (most, min(3, most), 0, most - most // 5, *[min(12, most)] * 3)
     return [random_case(seed * 100 + i, setup, num_tokens=size) for i, size in enumerate(sizes)]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from onelaunch.proof.case_file import AnyCase
 from onelaunch.proof.cases import Blocks, Case, GroupCase, Request
 from onelaunch.proof.topk_cases import TopkCase
+
+_T = TypeVar("_T")
 
 
 def shrink(
@@ -54,13 +57,15 @@ def _simpler(steps: list[AnyCase]) -> Iterator[list[AnyCase]]:
                 for case in cases
             ]
     for i, step in enumerate(steps):
-        changes = _simpler_topk(step) if isinstance(step, TopkCase) else _simpler_case(step, alone=len(steps) == 1)
+        changes = (
+            _simpler_topk(step) if isinstance(step, TopkCase) else _simpler_case(step, alone=len(steps) == 1)
+        )
         for change in changes:
             if change != step:
                 yield [*steps[:i], change, *steps[i + 1 :]]
 
 
-def _parts[T](items: Sequence[T]) -> Iterator[Sequence[T]]:
+def _parts(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
     """Non-empty parts of a sequence, smaller ones first where that is cheap: halves, then all but one."""
     if len(items) < 2:
         return
@@ -100,7 +105,9 @@ def _simpler_request(request: Request, windows: list[int]) -> Iterator[Request]:
     if request.query_len > 1:
         yield replace(request, query_len=1)
         yield replace(request, query_len=request.query_len - 1)
-    for shorter in sorted({request.query_len, *(w + 1 for w in windows), *(request.seq_len // d for d in (64, 8, 2))}):
+    for shorter in sorted(
+        {request.query_len, *(w + 1 for w in windows), *(request.seq_len // d for d in (64, 8, 2))}
+    ):
         if request.query_len <= shorter < request.seq_len:
             yield replace(request, seq_len=shorter)
 
@@ -124,7 +131,9 @@ def _simpler_group(entry: GroupCase) -> Iterator[GroupCase]:
             for request, listed in enumerate(entry.tables)
         ),
     )
-    yield replace(entry, columns=max([1, *(min(entry.columns, t.first + len(t.blocks)) for t in entry.tables)]))
+    yield replace(
+        entry, columns=max([1, *(min(entry.columns, t.first + len(t.blocks)) for t in entry.tables)])
+    )
 
 
 def _keep_requests(case: Case, kept: Iterable[int]) -> Case:

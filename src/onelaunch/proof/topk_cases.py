@@ -9,6 +9,27 @@ import torch
 
 from onelaunch.proof.cases import INT32_MAX
 
+TOPK_FEATURES = (
+    "top-k",
+    "top-k over 1",
+    "top-k over 64",
+    "top-k over 512",
+    "top-k over 1024",
+    "top-k not a power of two",
+    "top-k no rows",
+    "top-k over 512 rows",
+    "top-k row",
+    "top-k empty row",
+    "top-k full row",
+    "top-k padded row",
+    "top-k stale request in a padded row",
+    "top-k hole among the entries",
+    "top-k entry past the table",
+    "top-k entry without a block",
+    "top-k slot just under 2^31",
+    "top-k strided rows",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TopkCase:
@@ -49,9 +70,11 @@ class TopkCase:
             if row not in padded and not 0 <= request < len(self.block_table):
                 raise ValueError(f"token_to_request[{row}] is {request}: a row that counts needs a request")
 
-    def arguments(self, device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int]:
-        """(topk_indices [T, K] int32, token_to_request [T] int32, is_valid [T] bool, block_table [R, B] int32,
-        block_size)."""
+    def arguments(
+        self, device: torch.device | str
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int]:
+        """Of ``pack_topk``: topk_indices [T, K] int32, token_to_request [T] int32, is_valid [T] bool,
+        block_table [R, B] int32, block_size."""
         columns = len(self.block_table[0]) if self.block_table else 1
         valid = torch.ones(len(self.rows), dtype=torch.bool)
         valid[list(self.padded_rows)] = False
@@ -73,7 +96,7 @@ class TopkCase:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the case covers, told from its contents."""
+        """Names out of :data:`TOPK_FEATURES` that the case covers, told from its contents."""
         padded = set(self.padded_rows)
         found = {f"top-k over {bound}" for bound in (1, 64, 512, 1024) if self.topk > bound}
         found |= {"top-k padded row"} if padded else set()
@@ -89,7 +112,8 @@ class TopkCase:
                     found.add("top-k stale request in a padded row")
                 continue
             length = sum(entry >= 0 for entry in entries)
-            found.add("top-k empty row" if not length else "top-k full row" if length == self.topk else "top-k row")
+            full = length == self.topk
+            found.add("top-k empty row" if not length else "top-k full row" if full else "top-k row")
             table = self.block_table[request]
             for entry in entries[:length]:
                 logical = entry // self.block_size
@@ -105,7 +129,7 @@ class TopkCase:
 
 
 def random_topk_case(seed: int, *, large: bool = False) -> TopkCase:
-    """A case from a seed. Small ones suit Triton's interpreter, large ones reach 2,048 entries and 2,000 rows."""
+    """A case from a seed. Small ones suit the interpreter, large ones reach 2,048 entries and 2,000 rows."""
     rng = random.Random(f"topk {seed}")
     topk = rng.choice((1, 2, 7, 8, 32, 33, 64) + ((128, 512, 1000, 1024, 2048) if large else ()))
     most = max(1, (100_000 if large else 1500) // topk)

@@ -1,0 +1,1 @@
+"""Tools that prove the one-launch build: same metadata, on random batches and on real traffic."""

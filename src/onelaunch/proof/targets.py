@@ -1,0 +1,185 @@
+"""Every kernel compiled for hardware that need not be here; its registers and spills, from the assembly.
+
+A compiler that runs out of registers keeps values in memory. On so short a kernel that costs more than
+anything else, so a spill is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from onelaunch.groups import WindowGroup
+
+TARGETS = ("gfx942", "gfx950", "sm_80", "sm_90", "sm_100", "sm_120")
+
+_GROUPS: dict[str, tuple[WindowGroup, ...]] = {
+    "target": tuple(WindowGroup(f"swa.{i}", 128, 64) for i in range(4)),
+    "draft": tuple(WindowGroup(f"draft.{i}", 128, 64, causal=False, draft_tokens=6) for i in range(3)),
+    "dense": (
+        WindowGroup("swa.0", 128, 64, ragged=False),
+        WindowGroup("draft.0", 128, 64, causal=False, draft_tokens=6, ragged=False),
+    ),
+    # Both kinds in one kernel, making their slots; blocks so small that entries are looked up one by one.
+    "mixed": (
+        WindowGroup("swa.0", 128, 16, make_slots=True),
+        WindowGroup("draft.0", 128, 64, causal=False, draft_tokens=6, make_slots=True),
+    ),
+    "wide": (WindowGroup("swa.0", 1000, 48),),
+}
+_TOPK = (1, 64, 512, 2048)
+_PROCESSES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one compiled kernel uses.
+
+    Attributes:
+        kernel: its variant, for a person.
+        target: "gfx942", "sm_90".
+        registers: vector registers of a thread.
+        scalar_registers: of a wave on AMD; None on NVIDIA.
+        spills: registers kept in memory; on NVIDIA, bytes of a thread's stack and local memory.
+    """
+
+    kernel: str
+    target: str
+    registers: int
+    scalar_registers: int | None
+    spills: int
+
+
+def compile_all(targets: Sequence[str] = TARGETS) -> Iterator[Resources]:
+    """Compile every variant for each target. Triton must not be interpreting.
+
+    Raises:
+        ValueError: a target is not "gfx..." or "sm_...".
+    """
+    check_targets(targets)
+    gpu_targets = {name: _gpu_target(name) for name in targets}
+    for name, gpu_target in gpu_targets.items():
+        for kernel, compiled in _variants():
+            yield resources(kernel, name, compiled(gpu_target).asm)
+
+
+def check_targets(targets: Sequence[str]) -> None:
+    """Raise ValueError unless all are names of GPUs that kernels can be compiled for."""
+    for name in targets:
+        if not re.fullmatch(r"sm_\d+|gfx9[0-9a-f]+", name):
+            raise ValueError(f"target is {name!r}: it must be like gfx942 or sm_90")
+
+
+def num_variants() -> int:
+    """Kernels that :func:`compile_all` compiles for a target."""
+    from onelaunch.kernels.launch import TILES
+
+    return len(_GROUPS) * len(TILES) + len(_TOPK)
+
+
+def _gpu_target(name: str) -> Any:
+    from triton.backends.compiler import GPUTarget
+
+    if name.startswith("sm_"):
+        return GPUTarget("cuda", int(name.removeprefix("sm_")), 32)
+    return GPUTarget("hip", name, 64)  # CDNA: waves of 64
+
+
+def _variants() -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Each variant's name, and what compiles it for a ``GPUTarget``."""
+    from onelaunch.kernels.launch import TILES, StepSpec, compile_step
+    from onelaunch.kernels.topk import compile_topk, topk_constants
+
+    for name, groups in _GROUPS.items():
+        spec = StepSpec.of(groups)
+        for tile in TILES:
+            kernel = f"build_step {name}, {tile.rows} rows a program"
+            yield kernel, partial(compile_step, spec, tile)
+    for topk in _TOPK:
+        yield f"pack_topk {topk}", partial(compile_topk, topk_constants(topk))
+
+
+def resources(kernel: str, target: str, asm: dict[str, Any]) -> Resources:
+    """Registers and spills, from a compiled kernel's assembly."""
+    if "amdgcn" in asm:
+        return amd_resources(kernel, target, asm["amdgcn"])
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "kernel.cubin")
+        cubin.write_bytes(asm["cubin"])
+        command = [str(_cuobjdump()), "-res-usage", str(cubin)]
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return nvidia_resources(kernel, target, usage)
+
+
+def amd_resources(kernel: str, target: str, assembly: str) -> Resources:
+    """From the metadata at the end of an AMD kernel's assembly."""
+
+    def count(key: str) -> int:
+        match = re.search(rf"\.{key}:\s+(\d+)", assembly)
+        if match is None:
+            raise ValueError(f"assembly of {kernel} for {target} does not tell .{key}")
+        return int(match[1])
+
+    spills = count("vgpr_spill_count") + count("sgpr_spill_count")
+    return Resources(kernel, target, count("vgpr_count"), count("sgpr_count"), spills)
+
+
+def nvidia_resources(kernel: str, target: str, usage: str) -> Resources:
+    """From what ``cuobjdump -res-usage`` prints of a cubin."""
+    match = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", usage)
+    if match is None:
+        raise ValueError(f"usage of {kernel} for {target} does not tell registers: {usage!r}")
+    return Resources(kernel, target, int(match[1]), None, int(match[2]) + int(match[3]))
+
+
+def _cuobjdump() -> Path:
+    import triton
+
+    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+
+
+def compile_all_apart(targets: Sequence[str], each: Callable[[Resources], None]) -> None:
+    """:func:`compile_all` in processes of their own, calling ``each`` as results come.
+
+    Triton chooses between compiler and interpreter when it is imported: a process that interprets can't
+    compile.
+
+    Raises:
+        RuntimeError: a process failed, with the last line it said.
+    """
+    shares = [targets[i::_PROCESSES] for i in range(_PROCESSES)]
+    with ThreadPoolExecutor(_PROCESSES) as threads:
+        for _ in threads.map(lambda share: _compile_share(share, each), filter(None, shares)):
+            pass
+
+
+def _compile_share(targets: Sequence[str], each: Callable[[Resources], None]) -> None:
+    code = (
+        "import dataclasses, json, sys\n"
+        "from onelaunch.proof.targets import compile_all\n"
+        "for found in compile_all(sys.argv[1:]):\n"
+        "    print(json.dumps(dataclasses.asdict(found)), flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *targets],
+        env={**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            each(Resources(**json.loads(line)))
+        said = process.stderr.read().strip().splitlines()
+    if process.returncode:
+        raise RuntimeError(f"compiling for {', '.join(targets)} failed: {said[-1] if said else 'no message'}")
