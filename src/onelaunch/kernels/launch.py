@@ -15,6 +15,7 @@ from onelaunch.groups import GroupBuffers, WindowGroup
 from onelaunch.kernels import step as step_kernel
 from onelaunch.kernels.compiled import current_target, launcher, load, require_interpreter
 from onelaunch.kernels.scan import num_words, teams_of
+from onelaunch.kernels.window import SELECTED_BLOCKS
 from onelaunch.launches import launched
 
 _TAIL = 1024  # lengths a tail program zeroes
@@ -79,7 +80,7 @@ class StepSpec:
         return {
             "GROUPS": len(self.kind_of_group),
             "KIND_OF_GROUP": self.kind_of_group,
-            "KINDS": tuple((*kind, _columns(kind[1])) for kind in self.kinds),
+            "KINDS": tuple((*kind, _columns(kind[1], kind[6], tile)) for kind in self.kinds),
             "NUM_KINDS": len(self.kinds),
             "ROWS": tile.rows,
             "REQUESTS": _REQUESTS,
@@ -90,10 +91,13 @@ class StepSpec:
         }
 
 
-def _columns(width: int) -> int:
+def _columns(width: int, span: int, tile: Tile) -> int:
     """Entries of a row made at once: a power of two that divides the width wastes no lane (192 -> 64)."""
+    most = _MOST_COLUMNS
+    if span > SELECTED_BLOCKS.value:  # looking entries up takes registers: 8 a lane
+        most = min(most, max(8 * 32 * tile.num_warps // tile.rows, 32))
     divisor = width & -width
-    return min(_MOST_COLUMNS, divisor if divisor >= 32 else int(triton.next_power_of_2(width)))
+    return min(most, divisor if divisor >= 32 else int(triton.next_power_of_2(width)))
 
 
 def supports_dependent_launch(target: Any) -> bool:

@@ -144,6 +144,13 @@ def _build_rows(
     if RAGGED:
         generation = publish(words_ptr, program, programs, tl.sum(kept), max_teams, ONE_TEAM)
 
+    tl.store(lengths_ptr + rows, length, mask=in_batch)
+    tl.store(is_valid_ptr + rows, (slot >= 0).to(tl.int8), mask=in_batch)
+    if MAKE_SLOTS:
+        tl.store(slots_ptr + rows, slot, mask=in_batch)
+    if group == 0:
+        tl.store(token_to_request_ptr + rows, tl.maximum(request, 0), mask=in_batch)
+
     dense_row = indices_ptr + rows.to(tl.int64) * WIDTH
     made = ()
     if KEPT:
@@ -157,13 +164,6 @@ def _build_rows(
             columns = first_column + tl.arange(0, COLUMNS)
             entry = window_entries(columns, table_row, start, count, shifts, SPAN, BLOCK_SIZE)
             _store_dense(dense_row, columns, entry, in_batch, WIDTH, COLUMNS)
-
-    tl.store(lengths_ptr + rows, length, mask=in_batch)
-    tl.store(is_valid_ptr + rows, (slot >= 0).to(tl.int8), mask=in_batch)
-    if MAKE_SLOTS:
-        tl.store(slots_ptr + rows, slot, mask=in_batch)
-    if group == 0:
-        tl.store(token_to_request_ptr + rows, tl.maximum(request, 0), mask=in_batch)
 
     if RAGGED:
         before = sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM)
