@@ -46,7 +46,7 @@ def _polled(pointers, mask, complete):
     words = tl.load(pointers, mask=mask, other=0, volatile=True)
     while tl.max((mask & ((words >> 32) != complete)).to(tl.int32)) != 0:
         words = tl.load(pointers, mask=mask, other=0, volatile=True)
-    return words & 0xFFFFFFFF
+    return (words & 0xFFFFFFFF).to(tl.int32)
 
 
 @triton.jit
@@ -80,7 +80,7 @@ def sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM: tl
         is_mate = lane < TEAM
         mates_ptr = words_ptr + 1 + 2 * max_teams + team * TEAM
         teams_ptr = _team_words(words_ptr, generation, max_teams)
-        total = tl.zeros([2 * TEAM], tl.int64)
+        total = tl.zeros([2 * TEAM], tl.int32)
         for first in tl.range(0, tl.maximum(team, 1), TEAM):
             other = first + lane - TEAM
             pointers = tl.where(is_mate, mates_ptr + lane, teams_ptr + other)
@@ -93,4 +93,4 @@ def sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM: tl
             cleared = first + tl.arange(0, TEAM)
             tl.store(other_set + cleared, tl.zeros([TEAM], tl.int64), mask=cleared < max_teams)
         tl.store(words_ptr, generation)
-    return tl.sum(total).to(tl.int32)
+    return tl.sum(total)
