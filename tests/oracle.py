@@ -24,12 +24,10 @@ class GroupTruth:
 
 
 def slot_of(table_row: list[int], position: int, block_size: int) -> int:
-    """The cache slot of a position, -1 where it has no block."""
+    """The cache slot of a position: -1 past the table, negative where the block is."""
     if position < 0 or position >= len(table_row) * block_size:
         return -1
-    block = table_row[position // block_size]
-    if block < 0:
-        return -1
+    block = max(table_row[position // block_size], -(2**31 // block_size))  # its slots must fit in int32
     return block * block_size + position % block_size
 
 
@@ -69,7 +67,8 @@ def build_group(
             if request is None:
                 slot_mapping.append(-1)
             else:
-                slot_mapping.append(slot_of(block_table[request], position_of(row, request), group.block_size))
+                slot = slot_of(block_table[request], position_of(row, request), group.block_size)
+                slot_mapping.append(max(slot, -1))
 
     truth = GroupTruth([], [], [], [], [0], slot_mapping)
     for row, request in enumerate(owners):
@@ -98,7 +97,9 @@ def build_group(
     return truth
 
 
-def check_step(builder: StepBuilder, step, batch: DecodeBatch, inputs: dict[str, GroupInputs], poison: int) -> None:
+def check_step(
+    builder: StepBuilder, step, batch: DecodeBatch, inputs: dict[str, GroupInputs], poison: int
+) -> None:
     """Assert that every output of a build is what the definition says, on buffers that held ``poison``."""
     query_start_loc, seq_lens = batch.query_start_loc.tolist(), batch.seq_lens.tolist()
     replay_start = None if batch.replay_start is None else batch.replay_start.tolist()

@@ -24,6 +24,10 @@ from onelaunch._triton import tl, triton
 
 TEAM = tl.constexpr(64)
 
+# Generations are 1 to this one, then 1 again: a server of a thousand builds a second gets there in a month.
+# It is even, so that team words keep alternating; and 0 stays the mark of a word never written.
+LAST_GENERATION = tl.constexpr(2**31 - 2)
+
 
 def teams_of(programs: int) -> int:
     """Teams of so many programs."""
@@ -56,7 +60,8 @@ def publish(words_ptr, program, programs, count, max_teams, ONE_TEAM: tl.constex
     All accesses to the words are volatile or atomic, as they change during the launch.
     """
     here = tl.arange(0, 1)
-    generation = tl.max(tl.load(words_ptr + here, volatile=True)) + 1
+    current = tl.max(tl.load(words_ptr + here, volatile=True))
+    generation = tl.where(current == LAST_GENERATION, 1, current + 1)
     count = count.to(tl.int64)
     word_ptr = words_ptr + 1 + 2 * max_teams + program
     tl.atomic_xchg(word_ptr + here, (generation << 32) | count, sem="relaxed")

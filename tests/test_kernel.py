@@ -1,0 +1,163 @@
+"""The one-launch build in Triton's interpreter against the plain-loop oracle.
+
+Few cases, each for something that a build like this has got wrong somewhere: the bulk runs on a GPU.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from oracle import check_step
+
+from onelaunch import DecodeBatch, GroupInputs, StepBuilder, WindowGroup
+from onelaunch.kernels.scan import LAST_GENERATION
+from onelaunch.launches import counting
+from onelaunch.proof.compare import POISON, poison
+from onelaunch.proof.random_cases import random_sequence, setups
+
+CPU = torch.device("cpu")
+TARGET = WindowGroup("swa.0", window=128, block_size=64)
+DRAFT = WindowGroup("draft.0", window=128, block_size=64, causal=False, draft_tokens=6)
+
+
+def int32(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def table(requests: int, columns: int, holes: float = 0.0, seed: int = 0) -> torch.Tensor:
+    """[requests, columns] int32: random blocks, the given share of them -1."""
+    generator = torch.Generator().manual_seed(seed)
+    blocks = torch.randint(0, 5000, (requests, columns), generator=generator)
+    blocks[torch.rand(requests, columns, generator=generator) < holes] = -1
+    return blocks.int()
+
+
+def slots(valid: int, rows: int) -> torch.Tensor:
+    """[rows] int64: the first ``valid`` rows have one."""
+    row = torch.arange(rows)
+    return torch.where(row < valid, row + 1000, -1)
+
+
+def builder(*groups: WindowGroup, max_tokens: int = 1100, max_requests: int = 160) -> StepBuilder:
+    return StepBuilder(groups, max_tokens=max_tokens, max_requests=max_requests, device=CPU, backend="kernel")
+
+
+def build_and_check(builder: StepBuilder, batch: DecodeBatch, inputs: dict[str, GroupInputs]) -> None:
+    poison(builder)
+    with counting() as launches:
+        step = builder.build(batch, inputs)
+    assert launches == {"build_step": 1}
+    assert step.backend == "kernel"
+    check_step(builder, step, batch, inputs, POISON)
+
+
+@pytest.mark.parametrize("setup", range(len(setups(large=False))))
+def test_one_step_after_another_on_one_builder(setup):
+    # Full, 3 rows, none, most, and 12 rows three times: what an earlier step left must not show.
+    steps = random_sequence(setup, setups(large=False)[setup])
+    groups, max_tokens, max_requests = steps[0].setup
+    kernel = builder(*groups, max_tokens=max_tokens, max_requests=max_requests)
+    for case in steps:
+        build_and_check(kernel, case.batch(CPU), case.inputs(CPU))
+
+
+@pytest.mark.parametrize("seq_len", [127, 128, 129, 191, 192, 193])
+def test_windows_around_their_size_and_around_a_block_more(seq_len):
+    # 6 rows so that the first row's window starts inside a block and ends in the next but one.
+    batch = DecodeBatch(int32(0, 6, 7), int32(seq_len, seq_len), 7)
+    inputs = {name: GroupInputs(table(2, 4), slots(7, 7)) for name in ("swa.0", "draft.0")}
+    build_and_check(builder(TARGET, DRAFT), batch, inputs)
+
+
+def test_holes_padded_rows_and_short_tables_in_the_middle_of_a_batch():
+    counts = [3, 1, 8, 2, 5, 1]
+    rows = sum(counts)
+    starts = torch.tensor([0, *counts]).cumsum(0).int()
+    batch = DecodeBatch(starts, int32(300, 1, 260, 190, 500, 64), rows + 3, int32(200, 0, 255, 400, 0, 0))
+    valid = slots(rows, rows + 3)
+    valid[[1, 5, 9]] = -1
+    inputs = {
+        "swa.0": GroupInputs(table(6, 5, holes=0.4), valid),  # 5 blocks are 320 positions, less than 500
+        "draft.0": GroupInputs(table(6, 5, holes=0.4, seed=1), valid),
+    }
+    build_and_check(builder(TARGET, DRAFT), batch, inputs)
+
+
+@pytest.mark.parametrize(
+    ("counts", "rows"),
+    [
+        ([2, 1, 3, 0, 0, 0], 6),  # as many rows as requests, and not one each
+        ([0, 0, 0], 5),  # a graph's dummy batch: padding only
+        ([1] * 70, 70),  # more programs than a team has, and more requests than are loaded at once
+        ([8] * 9 + [1] * 60, 140),  # requests are not where an even spread would have them
+        ([5, 2] + [0] * 120, 40),  # a few requests in a graph made for many
+        ([7] * 20, 140),
+    ],
+)
+def test_requests_are_found_however_rows_are_spread(counts, rows):
+    starts = torch.tensor([0, *counts]).cumsum(0).int()
+    seq_lens = int32(*(150 + 3 * i for i in range(len(counts))))
+    batch = DecodeBatch(starts, seq_lens, rows)
+    inputs = {"swa.0": GroupInputs(table(len(counts), 9), slots(sum(counts), rows))}
+    build_and_check(builder(TARGET), batch, inputs)
+
+
+def test_slots_just_under_two_to_the_31():
+    last = 2**31 // 64 - 1
+    batch = DecodeBatch(int32(0, 3), int32(160), 3)
+    inputs = {"swa.0": GroupInputs(int32(last, last - 1, last).view(1, 3), slots(3, 3))}
+    build_and_check(builder(TARGET), batch, inputs)
+
+
+def test_the_most_negative_block_wraps_to_no_slot():
+    batch = DecodeBatch(int32(0, 2), int32(100), 2)
+    inputs = {"swa.0": GroupInputs(int32(-(2**31), -1).view(1, 2), slots(2, 2))}
+    build_and_check(builder(TARGET), batch, inputs)
+
+
+def test_tables_with_strides_and_spare_rows_are_read_where_they_are():
+    wide = table(5, 12)
+    batch = DecodeBatch(int32(0, 4, 8), int32(200, 150), 8)
+    inputs = {"swa.0": GroupInputs(wide[:, 2:6], slots(8, 8))}
+    build_and_check(builder(TARGET), batch, inputs)
+
+
+def test_a_window_too_wide_to_keep_in_registers():
+    group = WindowGroup("wide", window=300, block_size=16)
+    batch = DecodeBatch(int32(0, 2, 3), int32(350, 20), 3)
+    inputs = {"wide": GroupInputs(table(2, 22, holes=0.2), slots(3, 3))}
+    build_and_check(builder(group), batch, inputs)
+
+
+def test_generations_start_again_before_they_overflow():
+    kernel = builder(TARGET, max_tokens=200)
+    assert kernel._launcher is not None
+    kernel._launcher._words[:, 0] = LAST_GENERATION.value - 1
+    batch = DecodeBatch(int32(*range(0, 141, 2)), int32(*range(100, 170)), 140)
+    inputs = {"swa.0": GroupInputs(table(70, 3), slots(140, 140))}
+    for generation in (LAST_GENERATION.value, 1, 2):
+        build_and_check(kernel, batch, inputs)
+        assert kernel._launcher._words[0, 0] == generation
+
+
+def test_inputs_may_change_between_calls_with_the_same_tensors():
+    kernel = builder(TARGET)
+    batch = DecodeBatch(int32(0, 2, 4), int32(200, 90), 4)
+    inputs = {"swa.0": GroupInputs(table(2, 4), slots(4, 4))}
+    build_and_check(kernel, batch, inputs)
+    batch.query_start_loc.copy_(int32(0, 1, 4))
+    batch.seq_lens.copy_(int32(7, 256))
+    inputs["swa.0"].block_table.add_(1)
+    build_and_check(kernel, batch, inputs)
+
+
+def test_buffers_keep_their_addresses_and_views_show_them():
+    kernel = builder(TARGET)
+    batch = DecodeBatch(int32(0, 2), int32(200), 2)
+    inputs = {"swa.0": GroupInputs(table(1, 4), slots(2, 2))}
+    before = kernel.buffers("swa.0").indices.data_ptr()
+    step = kernel.build(batch, inputs)
+    assert step["swa.0"].indices.data_ptr() == kernel.buffers("swa.0").indices.data_ptr() == before
+    assert step["swa.0"].indices.shape == (2, 1, 128)
+    assert step["swa.0"].ragged_indices.shape == (256,)
+    assert kernel.views(2) is step
