@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracle import check_step
 
 from onelaunch import DecodeBatch, GroupInputs, StepBuilder, WindowGroup
 from onelaunch.kernels.scan import LAST_GENERATION
 from onelaunch.launches import counting
 from onelaunch.proof.compare import POISON, poison
 from onelaunch.proof.random_cases import random_sequence, setups
+from oracle import check_step
 
 CPU = torch.device("cpu")
 TARGET = WindowGroup("swa.0", window=128, block_size=64)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import check_step, pack_topk
 
 from onelaunch import StepBuilder, WindowGroup
 from onelaunch import pack_topk as packed
@@ -15,6 +14,7 @@ from onelaunch.proof.cases import Case
 from onelaunch.proof.compare import POISON, poison
 from onelaunch.proof.random_cases import random_case, random_sequence, setups
 from onelaunch.proof.topk_cases import random_topk_case
+from oracle import check_step, pack_topk
 
 CPU = torch.device("cpu")
 

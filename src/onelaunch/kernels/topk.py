@@ -165,7 +165,7 @@ def launch_topk(
         block_table.stride(0),
         block_table.shape[1],
         block_size,
-        -(-rows // (constants["ROWS"] * programs)),
+        max(-(-rows // (constants["ROWS"] * programs)), 1),
     )
     device = topk_indices.device
     if device.type == "cpu":
