@@ -7,37 +7,39 @@ from dataclasses import replace
 import pytest
 import torch
 
+from machine import DEVICE
 from onelaunch import DecodeBatch, GroupInputs, StepBuilder, WindowGroup, pack_topk
 from onelaunch.groups import GroupBuffers
 from onelaunch.launches import counting
 from onelaunch.proof.compare import POISON, poison
 
-CPU = torch.device("cpu")
 TARGET = WindowGroup("swa.0", window=8, block_size=4)
 DRAFT = WindowGroup("draft.0", window=8, block_size=4, causal=False, draft_tokens=2)
 MAKER = WindowGroup("maker", window=8, block_size=4, make_slots=True)
 ROWS, REQUESTS = 4, 2
 
 
-def int32(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.int32)
+def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype, device=DEVICE)
 
 
 def good_batch() -> DecodeBatch:
-    return DecodeBatch(torch.tensor([0, 2, 4], dtype=torch.int32), int32(2) + 9, ROWS, int32(2))
+    return DecodeBatch(
+        torch.tensor([0, 2, 4], dtype=torch.int32, device=DEVICE), zeros(2) + 9, ROWS, zeros(2)
+    )
 
 
 def good_inputs() -> dict[str, GroupInputs]:
-    slots = torch.zeros(ROWS, dtype=torch.int64)
+    slots = zeros(ROWS, dtype=torch.int64)
     return {
-        "swa.0": GroupInputs(int32(REQUESTS, 3), slots),
-        "draft.0": GroupInputs(int32(REQUESTS, 3), slots),
-        "maker": GroupInputs(int32(REQUESTS, 3)),
+        "swa.0": GroupInputs(zeros(REQUESTS, 3), slots),
+        "draft.0": GroupInputs(zeros(REQUESTS, 3), slots),
+        "maker": GroupInputs(zeros(REQUESTS, 3)),
     }
 
 
 def builder(backend: str) -> StepBuilder:
-    return StepBuilder([TARGET, DRAFT, MAKER], max_tokens=8, max_requests=3, device=CPU, backend=backend)
+    return StepBuilder([TARGET, DRAFT, MAKER], max_tokens=8, max_requests=3, device=DEVICE, backend=backend)
 
 
 def untouched(builder: StepBuilder) -> bool:
@@ -49,7 +51,7 @@ def untouched(builder: StepBuilder) -> bool:
 
 
 BATCHES = {
-    "batch": [None, "a batch", (int32(3), int32(2), 4)],
+    "batch": [None, "a batch", (zeros(3), zeros(2), 4)],
     "num_tokens": [
         replace(good_batch(), num_tokens=value) for value in (9, -1, 4.0, True, None, torch.tensor(4))
     ],
@@ -58,66 +60,66 @@ BATCHES = {
         for value in (
             None,
             [0, 2, 4],
-            torch.zeros(3, dtype=torch.int64),
-            torch.zeros(3),
-            int32(1, 3),
-            int32(0),
-            int32(5),  # 4 requests, one more than max_requests
-            int32(6)[::2],
-            int32(3).to("meta"),
+            zeros(3, dtype=torch.int64),
+            zeros(3, dtype=torch.float32),
+            zeros(1, 3),
+            zeros(0),
+            zeros(5),  # 4 requests, one more than max_requests
+            zeros(6)[::2],
+            zeros(3).to("meta"),
         )
     ],
     "seq_lens": [
         replace(good_batch(), seq_lens=value)
         for value in (
             None,
-            torch.zeros(2, dtype=torch.int64),
-            int32(3),
-            int32(1),
-            int32(2, 1),
-            int32(4)[::2],
-            int32(2).to("meta"),
+            zeros(2, dtype=torch.int64),
+            zeros(3),
+            zeros(1),
+            zeros(2, 1),
+            zeros(4)[::2],
+            zeros(2).to("meta"),
         )
     ],
     "replay_start": [
         replace(good_batch(), replay_start=value)
-        for value in (0, torch.zeros(2, dtype=torch.int64), int32(3), int32(4)[::2], int32(2).to("meta"))
+        for value in (0, zeros(2, dtype=torch.int64), zeros(3), zeros(4)[::2], zeros(2).to("meta"))
     ],
 }
 
-SLOTS = torch.zeros(ROWS, dtype=torch.int64)
+SLOTS = zeros(ROWS, dtype=torch.int64)
 INPUTS = {
-    "inputs": [None, [], [GroupInputs(int32(2, 3), SLOTS)]],
+    "inputs": [None, [], [GroupInputs(zeros(2, 3), SLOTS)]],
     "'swa.0'": [
         {name: given for name, given in good_inputs().items() if name != "swa.0"},
         good_inputs() | {"swa.0": None},
-        good_inputs() | {"swa.0": int32(2, 3)},
+        good_inputs() | {"swa.0": zeros(2, 3)},
     ],
     "'swa.9'": [good_inputs() | {"swa.9": good_inputs()["swa.0"]}],
     "block_table of 'draft.0'": [
         good_inputs() | {"draft.0": GroupInputs(value, SLOTS)}
         for value in (
             None,
-            torch.zeros(2, 3, dtype=torch.int64),
-            int32(1, 3),  # fewer rows than requests
-            int32(6),
-            int32(2, 3, 1),
-            int32(2, 6)[:, ::2],
-            int32(2, 3).to("meta"),
+            zeros(2, 3, dtype=torch.int64),
+            zeros(1, 3),  # fewer rows than requests
+            zeros(6),
+            zeros(2, 3, 1),
+            zeros(2, 6)[:, ::2],
+            zeros(2, 3).to("meta"),
         )
     ],
     "slot_mapping of 'swa.0'": [
-        good_inputs() | {"swa.0": GroupInputs(int32(2, 3), value)}
+        good_inputs() | {"swa.0": GroupInputs(zeros(2, 3), value)}
         for value in (
             None,
             SLOTS.int(),
             SLOTS[:3],
-            torch.zeros(5, dtype=torch.int64),
-            torch.zeros(8, dtype=torch.int64)[::2],
+            zeros(5, dtype=torch.int64),
+            zeros(8, dtype=torch.int64)[::2],
             SLOTS.to("meta"),
         )
     ],
-    "slot_mapping of 'maker'": [good_inputs() | {"maker": GroupInputs(int32(2, 3), SLOTS)}],
+    "slot_mapping of 'maker'": [good_inputs() | {"maker": GroupInputs(zeros(2, 3), SLOTS)}],
 }
 
 WRONG = [(name, value, good_inputs()) for name, values in BATCHES.items() for value in values]
@@ -159,7 +161,13 @@ BUILDERS = {
 
 @pytest.mark.parametrize("message", BUILDERS)
 def test_a_wrong_builder_says_what_is_wrong(message):
-    arguments = {"groups": [TARGET], "max_tokens": 8, "max_requests": 2, "device": CPU, **BUILDERS[message]}
+    arguments = {
+        "groups": [TARGET],
+        "max_tokens": 8,
+        "max_requests": 2,
+        "device": DEVICE,
+        **BUILDERS[message],
+    }
     with pytest.raises(ValueError, match=message):
         StepBuilder(arguments.pop("groups"), **arguments)
 
@@ -167,19 +175,19 @@ def test_a_wrong_builder_says_what_is_wrong(message):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("is_valid", int32(8)),
-        ("indices", int32(8, 8)),
-        ("lengths", int32(7)),
-        ("lengths", int32(9)[1:]),  # 4 bytes past an aligned address
+        ("is_valid", zeros(8)),
+        ("indices", zeros(8, 8)),
+        ("lengths", zeros(7)),
+        ("lengths", zeros(9)[1:]),  # 4 bytes past an aligned address
         ("ragged_indices", None),
-        ("ragged_indptr", int32(8)),
-        ("slot_mapping", torch.zeros(8, dtype=torch.int64)),
+        ("ragged_indptr", zeros(8)),
+        ("slot_mapping", zeros(8, dtype=torch.int64)),
     ],
 )
 def test_wrong_buffers_are_named(field, value):
-    buffers = replace(GroupBuffers.allocate(TARGET, 8, CPU), **{field: value})
+    buffers = replace(GroupBuffers.allocate(TARGET, 8, DEVICE), **{field: value})
     with pytest.raises(ValueError, match=rf"{field} buffer of 'swa\.0'"):
-        StepBuilder([TARGET], max_tokens=8, max_requests=2, device=CPU, buffers={"swa.0": buffers})
+        StepBuilder([TARGET], max_tokens=8, max_requests=2, device=DEVICE, buffers={"swa.0": buffers})
 
 
 def test_an_unknown_group_has_no_buffers():
@@ -212,10 +220,10 @@ def test_a_wrong_group_says_what_is_wrong(arguments, message):
 
 
 TOPK = {
-    "topk_indices": int32(3, 4),
-    "token_to_request": int32(3),
-    "is_valid": torch.ones(3, dtype=torch.bool),
-    "block_table": int32(2, 5),
+    "topk_indices": zeros(3, 4),
+    "token_to_request": zeros(3),
+    "is_valid": zeros(3, dtype=torch.bool),
+    "block_table": zeros(2, 5),
     "block_size": 4,
 }
 
@@ -225,19 +233,19 @@ TOPK = {
     ("name", "value"),
     [
         ("topk_indices", None),
-        ("topk_indices", int32(3, 4).long()),
-        ("topk_indices", int32(12)),
-        ("topk_indices", int32(3, 8)[:, ::2]),
-        ("topk_indices", int32(3, 0)),
-        ("topk_indices", int32(3, 2049)),
-        ("token_to_request", int32(2)),
-        ("token_to_request", int32(3).long()),
-        ("token_to_request", int32(3).to("meta")),
-        ("is_valid", int32(3)),
-        ("is_valid", torch.ones(4, dtype=torch.bool)),
-        ("block_table", int32(10)),
-        ("block_table", int32(2, 5).long()),
-        ("block_table", int32(2, 10)[:, ::2]),
+        ("topk_indices", zeros(3, 4).long()),
+        ("topk_indices", zeros(12)),
+        ("topk_indices", zeros(3, 8)[:, ::2]),
+        ("topk_indices", zeros(3, 0)),
+        ("topk_indices", zeros(3, 2049)),
+        ("token_to_request", zeros(2)),
+        ("token_to_request", zeros(3).long()),
+        ("token_to_request", zeros(3).to("meta")),
+        ("is_valid", zeros(3)),
+        ("is_valid", zeros(4, dtype=torch.bool)),
+        ("block_table", zeros(10)),
+        ("block_table", zeros(2, 5).long()),
+        ("block_table", zeros(2, 10)[:, ::2]),
         ("block_size", 0),
         ("block_size", 2.0),
         ("backend", "triton"),

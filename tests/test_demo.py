@@ -9,13 +9,13 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from machine import DEVICE
 from onelaunch.builder import StepBuilder
 from onelaunch.cli.demo import demo
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.proof.demo import run_demo
 from onelaunch.traffic import Request, generated_trace, write_trace
 
-CPU = torch.device("cpu")
 USUAL_STEPS = {
     "compare",
     "fill_tail",
@@ -57,7 +57,7 @@ def test_both_paths_agree_and_their_launches_are_counted():
     # 260 tokens of context: blocks below the window are freed from the first step on.
     requests = [Request(0.0, 260, 9), Request(0.05, 3, 20)]
     shares: list[float] = []
-    result = run_demo(requests, device=CPU, max_batch=2, steps=2, progress=shares.append)
+    result = run_demo(requests, device=DEVICE, max_batch=2, steps=2, progress=shares.append)
     assert result.differences == {}
     assert (result.steps, result.builds, result.rows) == (2, 4, 13 + 26)
     assert result.launches_per_step["kernel"] == {"build_step": 2}
@@ -105,7 +105,7 @@ def move_request(builder, step):
 )
 def test_a_difference_in_any_output_is_found_with_its_first_step(monkeypatch, damage, output):
     damaged(monkeypatch, damage, from_build=3)
-    result = run_demo(generated_trace(0, 5), device=CPU, max_batch=2, steps=6)
+    result = run_demo(generated_trace(0, 5), device=DEVICE, max_batch=2, steps=6)
     assert result.differences == {output: 3}
 
 
@@ -117,13 +117,13 @@ def test_what_no_reader_reads_is_not_compared(monkeypatch):
 
     damaged(monkeypatch, damage)
     # One prompt shorter than its window: its ragged list leaves entries unspecified.
-    assert run_demo([Request(0.0, 5, 9)], device=CPU, max_batch=1).differences == {}
+    assert run_demo([Request(0.0, 5, 9)], device=DEVICE, max_batch=1).differences == {}
 
 
 def test_a_whole_trace_is_served(monkeypatch):
     damaged(monkeypatch, lambda builder, step: None)
     requests = [Request(0.1 * i, 100 + 50 * i, 20 + 30 * i) for i in range(5)]
-    result = run_demo(requests, device=CPU, acceptance_length=7.0, max_batch=4)
+    result = run_demo(requests, device=DEVICE, acceptance_length=7.0, max_batch=4)
     assert result.requests_served == result.requests == 5
     assert result.tokens == sum(request.generated_tokens - 1 for request in requests)
     assert result.mean_acceptance_length == 7.0
@@ -133,7 +133,7 @@ def test_a_whole_trace_is_served(monkeypatch):
 def test_the_command_prints_both_paths_and_keeps_the_result(tmp_path):
     trace, out = tmp_path / "trace.csv", tmp_path / "out.json"
     write_trace(trace, [Request(0.0, 130, 40)])
-    arguments = ["--trace", str(trace), "--steps", "2", "--max-batch", "1", "--device", "cpu"]
+    arguments = ["--trace", str(trace), "--steps", "2", "--max-batch", "1"]
     result = CliRunner().invoke(app, [*arguments, "--json", str(out)])
     assert result.exit_code == 0, result.output
     assert "all outputs equal over 4 builds" in result.output
@@ -147,7 +147,7 @@ def test_the_command_prints_both_paths_and_keeps_the_result(tmp_path):
 
 def test_the_command_fails_on_a_difference(monkeypatch):
     damaged(monkeypatch, move_index)
-    result = CliRunner().invoke(app, ["--steps", "1", "--max-batch", "1", "--device", "cpu"])
+    result = CliRunner().invoke(app, ["--steps", "1", "--max-batch", "1"])
     assert isinstance(result.exception, CheckFailed)
     assert "swa.2.indices (first in step 0)" in str(result.exception)
     assert "all outputs equal" not in result.output
@@ -163,13 +163,13 @@ def test_the_command_fails_on_a_difference(monkeypatch):
     ],
 )
 def test_the_command_names_a_bad_option(arguments, says):
-    result = CliRunner().invoke(app, ["--device", "cpu", *arguments])
+    result = CliRunner().invoke(app, list(arguments))
     assert isinstance(result.exception, ValueError) and says in str(result.exception)
 
 
 def test_a_trace_without_decode_steps_is_refused():
     with pytest.raises(ValueError, match="no decode step"):
-        run_demo([Request(0.0, 5, 1)], device=CPU)
+        run_demo([Request(0.0, 5, 1)], device=DEVICE)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -1,13 +1,17 @@
-"""The one-launch build in Triton's interpreter against the plain-loop oracle.
+"""The one-launch build against the plain-loop oracle.
 
-Few cases, each for something that a build like this has got wrong somewhere: the bulk runs on a GPU.
+Few cases, each for something that a build like this has got wrong somewhere: they must do in Triton's
+interpreter. The bulk runs on a GPU.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 import torch
 
+from machine import DEVICE
 from onelaunch import DecodeBatch, GroupInputs, StepBuilder, WindowGroup
 from onelaunch.kernels.scan import LAST_GENERATION
 from onelaunch.launches import counting
@@ -15,13 +19,12 @@ from onelaunch.proof.compare import POISON, poison
 from onelaunch.proof.random_cases import random_sequence, setups
 from oracle import check_step
 
-CPU = torch.device("cpu")
 TARGET = WindowGroup("swa.0", window=128, block_size=64)
 DRAFT = WindowGroup("draft.0", window=128, block_size=64, causal=False, draft_tokens=6)
 
 
 def int32(*values: int) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int32)
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
 
 
 def table(requests: int, columns: int, holes: float = 0.0, seed: int = 0) -> torch.Tensor:
@@ -29,17 +32,19 @@ def table(requests: int, columns: int, holes: float = 0.0, seed: int = 0) -> tor
     generator = torch.Generator().manual_seed(seed)
     blocks = torch.randint(0, 5000, (requests, columns), generator=generator)
     blocks[torch.rand(requests, columns, generator=generator) < holes] = -1
-    return blocks.int()
+    return blocks.int().to(DEVICE)
 
 
 def slots(valid: int, rows: int) -> torch.Tensor:
     """[rows] int64: the first ``valid`` rows have one."""
     row = torch.arange(rows)
-    return torch.where(row < valid, row + 1000, -1)
+    return torch.where(row < valid, row + 1000, -1).to(DEVICE)
 
 
 def builder(*groups: WindowGroup, max_tokens: int = 1100, max_requests: int = 160) -> StepBuilder:
-    return StepBuilder(groups, max_tokens=max_tokens, max_requests=max_requests, device=CPU, backend="kernel")
+    return StepBuilder(
+        groups, max_tokens=max_tokens, max_requests=max_requests, device=DEVICE, backend="kernel"
+    )
 
 
 def build_and_check(builder: StepBuilder, batch: DecodeBatch, inputs: dict[str, GroupInputs]) -> None:
@@ -58,7 +63,7 @@ def test_one_step_after_another_on_one_builder(setup):
     groups, max_tokens, max_requests = steps[0].setup
     kernel = builder(*groups, max_tokens=max_tokens, max_requests=max_requests)
     for case in steps:
-        build_and_check(kernel, case.batch(CPU), case.inputs(CPU))
+        build_and_check(kernel, case.batch(DEVICE), case.inputs(DEVICE))
 
 
 @pytest.mark.parametrize("seq_len", [127, 128, 129, 191, 192, 193])
@@ -72,7 +77,7 @@ def test_windows_around_their_size_and_around_a_block_more(seq_len):
 def test_holes_padded_rows_and_short_tables_in_the_middle_of_a_batch():
     counts = [3, 1, 8, 2, 5, 1]
     rows = sum(counts)
-    starts = torch.tensor([0, *counts]).cumsum(0).int()
+    starts = int32(0, *accumulate(counts))
     batch = DecodeBatch(starts, int32(300, 1, 260, 190, 500, 64), rows + 3, int32(200, 0, 255, 400, 0, 0))
     valid = slots(rows, rows + 3)
     valid[[1, 5, 9]] = -1
@@ -95,7 +100,7 @@ def test_holes_padded_rows_and_short_tables_in_the_middle_of_a_batch():
     ],
 )
 def test_requests_are_found_however_rows_are_spread(counts, rows):
-    starts = torch.tensor([0, *counts]).cumsum(0).int()
+    starts = int32(0, *accumulate(counts))
     seq_lens = int32(*(150 + 3 * i for i in range(len(counts))))
     batch = DecodeBatch(starts, seq_lens, rows)
     inputs = {"swa.0": GroupInputs(table(len(counts), 9), slots(sum(counts), rows))}

@@ -1,16 +1,15 @@
-"""The one-launch top-k pack in Triton's interpreter against the plain-loop oracle."""
+"""The one-launch top-k pack against the plain-loop oracle."""
 
 from __future__ import annotations
 
 import pytest
-import torch
 
+from machine import DEVICE
 from onelaunch import pack_topk
 from onelaunch.launches import counting
 from onelaunch.proof.topk_cases import TopkCase, random_topk_case
 from oracle import pack_topk as truth_of
 
-CPU = torch.device("cpu")
 LAST_BLOCK = 2**31 // 16 - 1
 
 CASES = {
@@ -45,7 +44,7 @@ CASES |= {f"seed {seed}": random_topk_case(seed) for seed in range(12)}
 
 @pytest.mark.parametrize("name", CASES)
 def test_one_launch_packs_as_the_definition_says(name):
-    topk_indices, token_to_request, is_valid, block_table, block_size = CASES[name].arguments(CPU)
+    topk_indices, token_to_request, is_valid, block_table, block_size = CASES[name].arguments(DEVICE)
     for _ in range(2):  # the second on what the first left in the scan's words
         with counting() as launches:
             got = pack_topk(
@@ -66,11 +65,11 @@ def test_one_launch_packs_as_the_definition_says(name):
 
 def test_the_usual_pack_takes_four_launches():
     with counting() as launches:
-        pack_topk(*random_topk_case(3).arguments(CPU), backend="reference")
+        pack_topk(*random_topk_case(3).arguments(DEVICE), backend="reference")
     assert launches == {"topk_lengths": 1, "topk_cumsum": 1, "topk_copy_indptr": 1, "topk_map": 1}
 
 
 def test_auto_takes_the_usual_pack_on_a_cpu():
     with counting() as launches:
-        pack_topk(*random_topk_case(3).arguments(CPU))
+        pack_topk(*random_topk_case(3).arguments("cpu"))
     assert "pack_topk" not in launches

@@ -11,7 +11,7 @@ from onelaunch.cli import main
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
-        main(["verify", "--device", "cpu", *map(str, arguments)])
+        main(["verify", *map(str, arguments)])
     out, err = capsys.readouterr()
     return stop.value.code, out, err
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
+from machine import DEVICE
 from onelaunch.builder import StepBuilder
 from onelaunch.proof import case_file
 from onelaunch.proof.cases import Case
@@ -12,8 +12,6 @@ from onelaunch.proof.features import FEATURES
 from onelaunch.proof.random_cases import random_case, setups
 from onelaunch.proof.topk_cases import TOPK_FEATURES, TopkCase
 from onelaunch.proof.verify import run_case, run_steps, verify
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def off_by_one_past_a_block(builder, step):
 
 def test_paths_that_agree_are_reported_with_what_was_covered():
     shown: list[int] = []
-    result = verify(30, seed=5, device=CPU, progress=shown.append)
+    result = verify(30, seed=5, device=DEVICE, progress=shown.append)
     assert result.failure is None
     assert (result.cases, shown[-1]) == (30, 30)
     assert result.builds + result.packs == 30
@@ -57,7 +55,7 @@ def test_paths_that_agree_are_reported_with_what_was_covered():
 
 def test_a_fault_ends_the_run_and_is_made_small(faulty):
     faulty(off_by_one_past_a_block)
-    result = verify(1000, device=CPU)
+    result = verify(1000, device=DEVICE)
     assert result.failure is not None
     assert result.cases < 1000
     (case,) = result.failure.steps
@@ -66,7 +64,7 @@ def test_a_fault_ends_the_run_and_is_made_small(faulty):
     assert len(case.requests) == 1
     assert case.requests[0].query_len == 1
     assert result.failure.mismatches[0].output == "indices"
-    assert run_steps(result.failure.steps, CPU)
+    assert run_steps(result.failure.steps, DEVICE)
 
 
 def test_a_fault_that_needs_an_earlier_step_keeps_it(faulty):
@@ -83,8 +81,8 @@ def test_a_fault_that_needs_an_earlier_step_keeps_it(faulty):
     faulty(remembers)
     setup = setups(large=False)[0]
     steps = [random_case(i, setup, num_tokens=size) for i, size in enumerate((24, 5))]
-    assert run_steps(steps, CPU)
-    assert not run_case(steps[1], CPU)
+    assert run_steps(steps, DEVICE)
+    assert not run_case(steps[1], DEVICE)
 
 
 def test_a_wrong_pack_is_found(monkeypatch):
@@ -97,7 +95,7 @@ def test_a_wrong_pack_is_found(monkeypatch):
         return packed
 
     monkeypatch.setattr("onelaunch.proof.verify.pack_topk", swapped)
-    result = verify(40, device=CPU)
+    result = verify(40, device=DEVICE)
     assert result.failure is not None
     (case,) = result.failure.steps
     assert isinstance(case, TopkCase)

@@ -19,7 +19,8 @@ from onelaunch.kernels.window import SELECTED_BLOCKS
 from onelaunch.launches import launched
 
 _TAIL = 1024  # lengths a tail program zeroes
-_MOST_COLUMNS = 128  # index entries of a row made at once
+_MOST_COLUMNS = 128  # entries of a row made at once
+_KEPT_ENTRIES = 1024  # entries of a program that wait in registers: 32 a lane of one warp
 _REQUESTS = 32  # requests whose facts are loaded together: one a lane
 
 
@@ -42,8 +43,7 @@ class Tile:
 TILES = (
     Tile(max_rows=64, rows=1, num_warps=1, early=True),
     Tile(max_rows=2048, rows=4, num_warps=1, early=True),
-    Tile(max_rows=8192, rows=8, num_warps=1, early=False),
-    Tile(max_rows=2**31 - 1, rows=16, num_warps=4, early=False),
+    Tile(max_rows=2**31 - 1, rows=8, num_warps=1, early=False),
 )
 
 
@@ -80,7 +80,7 @@ class StepSpec:
         return {
             "GROUPS": len(self.kind_of_group),
             "KIND_OF_GROUP": self.kind_of_group,
-            "KINDS": tuple((*kind, _columns(kind[1], kind[6], tile)) for kind in self.kinds),
+            "KINDS": tuple((*kind, *_entries(kind[1], kind[6], tile)) for kind in self.kinds),
             "NUM_KINDS": len(self.kinds),
             "ROWS": tile.rows,
             "REQUESTS": _REQUESTS,
@@ -91,13 +91,13 @@ class StepSpec:
         }
 
 
-def _columns(width: int, span: int, tile: Tile) -> int:
-    """Entries of a row made at once: a power of two that divides the width wastes no lane (192 -> 64)."""
-    most = _MOST_COLUMNS
-    if span > SELECTED_BLOCKS.value:  # looking entries up takes registers: 8 a lane
-        most = min(most, max(8 * 32 * tile.num_warps // tile.rows, 32))
+def _entries(width: int, span: int, tile: Tile) -> tuple[bool, int]:
+    """(kept, columns) of a kind; see ``build_step_kernel``."""
+    kept = tile.rows > 1 and tile.rows * width <= _KEPT_ENTRIES and span <= SELECTED_BLOCKS.value
+    most = _MOST_COLUMNS if kept else max(8 * 32 * tile.num_warps // tile.rows, 32)  # 8 entries a lane
+    # A power of two that divides the width wastes no lane (192 -> 64).
     divisor = width & -width
-    return min(most, divisor if divisor >= 32 else int(triton.next_power_of_2(width)))
+    return kept, min(_MOST_COLUMNS, most, divisor if divisor >= 32 else int(triton.next_power_of_2(width)))
 
 
 def supports_dependent_launch(target: Any) -> bool:

@@ -14,11 +14,7 @@ from __future__ import annotations
 
 from onelaunch._triton import tl, triton
 from onelaunch.kernels.scan import TEAM, publish, sum_before
-from onelaunch.kernels.window import SELECTED_BLOCKS, row_windows, window_blocks, window_entries
-
-# Entries of rows up to this wide are made once and wait in registers for their place in the ragged form;
-# wider rows' are made twice.
-KEPT_WIDTH = tl.constexpr(256)
+from onelaunch.kernels.window import row_windows, window_blocks, window_entries
 
 # Columns of the address table, one row a group.
 TABLE_COLUMNS = 8
@@ -82,9 +78,8 @@ def _build_rows(
     is_valid_ptr,
     indices_ptr,
     lengths_ptr,
-    ragged_ptr,
-    indptr_ptr,
     slots_ptr,
+    table_ptr,
     words_ptr,
     max_teams,
     group,
@@ -107,12 +102,12 @@ def _build_rows(
     RAGGED: tl.constexpr,
     MAKE_SLOTS: tl.constexpr,
     SPAN: tl.constexpr,
+    KEPT: tl.constexpr,
     COLUMNS: tl.constexpr,
     ROWS: tl.constexpr,
     REQUESTS: tl.constexpr,
     ONE_TEAM: tl.constexpr,
 ):
-    KEPT: tl.constexpr = ROWS > 1 and WIDTH <= KEPT_WIDTH and SPAN <= SELECTED_BLOCKS
     first_row = program * ROWS
     rows = first_row + tl.arange(0, ROWS)
     in_batch = rows < num_tokens
@@ -166,6 +161,9 @@ def _build_rows(
             _store_dense(dense_row, columns, entry, in_batch, WIDTH, COLUMNS)
 
     if RAGGED:
+        # Loaded while the counts of others are awaited, and not before: registers are short.
+        ragged_ptr = _output(table_ptr, group, 3, tl.int32)
+        indptr_ptr = _output(table_ptr, group, 4, tl.int32)
         before = sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM)
         ends = before + tl.cumsum(kept, axis=0)
         tl.store(indptr_ptr + 1 + rows, ends, mask=in_batch)
@@ -216,16 +214,15 @@ def build_step_kernel(
     table_ptr: [GROUPS, 8] int64, addresses of the groups' persistent buffers.
     words_ptr: [GROUPS, num_words(max_teams)] int64, the scan's words.
     block_tables, block_table_strides, block_table_columns, slot_mappings: one entry a group.
-    KINDS: the distinct (window, width, block_size, causal, ragged, make_slots, span, columns) of the
-        groups; code is compiled once a kind.
+    KINDS: the distinct (window, width, block_size, causal, ragged, make_slots, span, kept, columns) of the
+        groups; code is compiled once a kind. ``kept``: entries wait in registers for their place in the ragged
+        form, else they are made a second time. ``columns``: entries of a row made at once.
     """
     program = tl.program_id(0)
     group = tl.program_id(1)
     is_valid_ptr = _output(table_ptr, group, 0, tl.int8)
     indices_ptr = _output(table_ptr, group, 1, tl.int32)
     lengths_ptr = _output(table_ptr, group, 2, tl.int32)
-    ragged_ptr = _output(table_ptr, group, 3, tl.int32)
-    indptr_ptr = _output(table_ptr, group, 4, tl.int32)
     slots_ptr = _output(table_ptr, group, 5, tl.int64)
     if DEPENDENT_LAUNCH:
         # Started while the kernel ahead was still running: everything it writes is there from here on.
@@ -236,19 +233,17 @@ def build_step_kernel(
     if program >= programs:
         _zero_tail(lengths_ptr, program - programs, num_tokens, max_tokens, TAIL)
     else:
+        kind_of_group = group * 0
+        for i in tl.static_range(GROUPS):
+            kind_of_group = tl.where(group == i, KIND_OF_GROUP[i], kind_of_group)
         for kind in tl.static_range(NUM_KINDS):
-            of_kind = group < 0
-            for i in tl.static_range(GROUPS):
-                if KIND_OF_GROUP[i] == kind:
-                    of_kind = of_kind | (group == i)
-            if of_kind:
+            if kind_of_group == kind:
                 _build_rows(
                     is_valid_ptr,
                     indices_ptr,
                     lengths_ptr,
-                    ragged_ptr,
-                    indptr_ptr,
                     slots_ptr,
+                    table_ptr,
                     words_ptr + group * (1 + max_teams * (2 + TEAM)),
                     max_teams,
                     group,
@@ -272,6 +267,7 @@ def build_step_kernel(
                     KINDS[kind][5],
                     KINDS[kind][6],
                     KINDS[kind][7],
+                    KINDS[kind][8],
                     ROWS,
                     REQUESTS,
                     ONE_TEAM,

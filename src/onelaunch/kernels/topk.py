@@ -17,7 +17,7 @@ from onelaunch.kernels.compiled import current_target, launcher, load, require_i
 from onelaunch.kernels.scan import num_words, publish, sum_before, teams_of
 from onelaunch.launches import launched
 
-_TILE = 4096  # entries a program holds at once: 16 a thread
+_TILE = 2048  # entries a program holds at once: 8 a thread
 _NUM_WARPS = 8
 # Programs at most, each taking several tiles in turn beyond that: it bounds the scan's words.
 _PROGRAMS = 128
@@ -99,7 +99,7 @@ def pack_topk_kernel(
 def topk_constants(topk: int) -> dict[str, int]:
     """Compile-time arguments of the kernel: one kernel for each power of two."""
     columns = triton.next_power_of_2(topk)
-    return {"ROWS": _TILE // columns if columns > 64 else 64, "COLUMNS": columns, "MAX_TEAMS": _MAX_TEAMS}
+    return {"ROWS": min(_TILE // columns, 64), "COLUMNS": columns, "MAX_TEAMS": _MAX_TEAMS}
 
 
 def compile_topk(constants: dict[str, int], target: Any) -> Any:
