@@ -20,7 +20,7 @@ from onelaunch.launches import launched
 
 _TAIL = 1024  # lengths a tail program zeroes
 _MOST_COLUMNS = 128  # entries of a row made at once
-_KEPT_ENTRIES = 1024  # entries of a program that wait in registers: 32 a lane of one warp
+_KEPT_ENTRIES = 1536  # entries of a program that wait in registers: 48 a lane of one warp
 _REQUESTS = 32  # requests whose facts are loaded together: one a lane
 
 
@@ -131,6 +131,9 @@ def compile_step(spec: StepSpec, tile: Tile, target: Any) -> Any:
     }
     source = ASTSource(fn=step_kernel.build_step_kernel, signature=signature, constexprs=constants, attrs={})
     options: dict[str, Any] = {"num_warps": tile.num_warps}
+    if target.backend == "cuda":
+        # All registers there are: left alone, ptxas spills some to fit more warps than a batch has.
+        options["maxnreg"] = 255
     if dependent_launch:
         options["launch_pdl"] = True
     return triton.compile(source, target=target, options=options)
