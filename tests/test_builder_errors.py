@@ -190,6 +190,20 @@ def test_wrong_buffers_are_named(field, value):
         StepBuilder([TARGET], max_tokens=8, max_requests=2, device=DEVICE, buffers={"swa.0": buffers})
 
 
+@pytest.mark.parametrize("value", [zeros(7), zeros(8, dtype=torch.int64), zeros(16)[::2], [0] * 8])
+def test_a_wrong_token_map_is_named(value):
+    with pytest.raises(ValueError, match="token_to_request"):
+        StepBuilder([TARGET], max_tokens=8, max_requests=2, device=DEVICE, token_to_request=value)
+
+
+def test_an_engines_own_token_map_is_written():
+    own = zeros(8)
+    one = StepBuilder([TARGET], max_tokens=8, max_requests=3, device=DEVICE, token_to_request=own)
+    step = one.build(good_batch(), {"swa.0": good_inputs()["swa.0"]})
+    assert own.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+    assert step.token_to_request.data_ptr() == own.data_ptr()
+
+
 def test_an_unknown_group_has_no_buffers():
     with pytest.raises(ValueError, match=r"name is 'swa\.9'"):
         builder("reference").buffers("swa.9")

@@ -8,7 +8,14 @@ import torch
 
 from onelaunch import gate, reference
 from onelaunch.batch import DecodeBatch, GroupInputs
-from onelaunch.checks import check_batch, check_buffers, check_groups, check_inputs, check_int
+from onelaunch.checks import (
+    check_batch,
+    check_buffers,
+    check_groups,
+    check_inputs,
+    check_int,
+    check_tensor,
+)
 from onelaunch.groups import GroupBuffers, WindowGroup
 from onelaunch.metadata import StepMetadata, StepViews
 from onelaunch.platform import Platform, detect
@@ -37,6 +44,7 @@ class StepBuilder:
             interpreter); "reference" forces the usual build.
         monokernel: the engine's flag, as recorded when it started; only "auto" asks it.
         buffers: persistent buffers that an engine already has, by group name; the rest are allocated.
+        token_to_request: [max_tokens] int32, the engine's own token map; allocated when None.
         platform: what "auto" shows the gate; detected from ``device`` when None.
 
     Attributes:
@@ -57,6 +65,7 @@ class StepBuilder:
         backend: str = "auto",
         monokernel: bool = True,
         buffers: Mapping[str, GroupBuffers] | None = None,
+        token_to_request: torch.Tensor | None = None,
         platform: Platform | None = None,
     ) -> None:
         self.max_tokens = check_int("max_tokens", max_tokens, 1, 2**31 - 1)
@@ -74,6 +83,9 @@ class StepBuilder:
             if group.name in given:
                 check_buffers(group, given[group.name], max_tokens, self.device)
 
+        if token_to_request is not None:
+            check_tensor("token_to_request", token_to_request, torch.int32, [max_tokens], self.device)
+
         if backend == "auto":
             decision = gate.decide(monokernel, detect(self.device) if platform is None else platform)
             self.backend = "kernel" if decision.enabled else "reference"
@@ -85,7 +97,9 @@ class StepBuilder:
             group.name: given.get(group.name) or GroupBuffers.allocate(group, max_tokens, self.device)
             for group in self.groups
         }
-        self.token_to_request = torch.zeros(max_tokens, dtype=torch.int32, device=self.device)
+        if token_to_request is None:
+            token_to_request = torch.zeros(max_tokens, dtype=torch.int32, device=self.device)
+        self.token_to_request = token_to_request
         self._views = StepViews(self._buffers, self.token_to_request, self.backend, self.reason)
         self._launcher = None
         if self.backend == "kernel":

@@ -14,6 +14,7 @@ from onelaunch.builder import StepBuilder
 from onelaunch.groups import WindowGroup
 from onelaunch.launches import counting
 from onelaunch.proof.compare import Mismatch, compare_steps, poison
+from onelaunch.proof.graphs import record
 
 ARMS = (
     "usual",
@@ -115,17 +116,6 @@ def _arm(name: str, builds: tuple[Build, ...]) -> Arm:
         run()
     recorded = name.endswith("-graph")
     return Arm(name, record(run, 1).replay if recorded else run, launches.total(), recorded, builds)
-
-
-def record(run: Callable[[], None], times: int) -> torch.cuda.CUDAGraph:
-    """``run`` in a CUDA graph, so many times in a row."""
-    run()  # whatever compiles lazily does so now
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(times):
-            run()
-    return graph
 
 
 def empty_arm(launches: int) -> Arm:

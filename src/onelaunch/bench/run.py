@@ -28,7 +28,7 @@ class Rounds:
 
     device: int = 200
     cold: int = 30
-    host: int = 20
+    host: int = 15
 
 
 def run_bench(

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
-from onelaunch.bench.arms import Arm, record
+from onelaunch.bench.arms import Arm
 from onelaunch.bench.kernels import copy_kernel, read_kernel
+from onelaunch.proof.graphs import elapsed_us, record
 
 _STEPS_PER_GRAPH = 20  # enough that starting the graph does not count
 _COLD_STEPS_PER_GRAPH = 5
@@ -33,15 +34,6 @@ class Spread:
         return Spread(statistics.median(times), deciles[0], deciles[-1])
 
 
-def _elapsed_us(run: Callable[[], None]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * 1000
-
-
 def device_times(arms: Sequence[Arm], rounds: int) -> dict[str, Spread]:
     """Device time of a step in a graph of many, the inputs in L2."""
     runs: dict[str, Callable[[], None]] = {}
@@ -50,7 +42,7 @@ def device_times(arms: Sequence[Arm], rounds: int) -> dict[str, Spread]:
     times: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(rounds + 1):
         for name, run in runs.items():
-            elapsed = _elapsed_us(run)
+            elapsed = elapsed_us(run)
             if i:  # the first round uploads the graphs
                 times[name].append(elapsed / _STEPS_PER_GRAPH)
     return {name: Spread.of(some) for name, some in times.items()}
@@ -101,7 +93,7 @@ def cold_device_times(arms: Sequence[Arm], rounds: int, device: torch.device) ->
     times: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(rounds + 1):
         for name, run in runs.items():
-            difference = _elapsed_us(run) - _elapsed_us(alone)
+            difference = elapsed_us(run) - elapsed_us(alone)
             if i:
                 times[name].append(difference / _COLD_STEPS_PER_GRAPH)
     return {name: Spread.of(some) for name, some in times.items()}
@@ -138,6 +130,6 @@ def copy_bandwidth(device: torch.device, rounds: int = 20) -> Mapping[str, float
 
     rates = {}
     for name, copy in {"torch copy_": torch_copy, "Triton copy": plain_copy}.items():
-        elapsed = [_elapsed_us(copy) for _ in range(rounds)]
+        elapsed = [elapsed_us(copy) for _ in range(rounds)]
         rates[name] = 2 * 4 * size / (statistics.median(elapsed) * 1e-6)
     return rates

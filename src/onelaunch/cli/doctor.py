@@ -91,6 +91,7 @@ def _versions(platform: Platform) -> dict[str, str | None]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = None
+    versions["torch"] = torch.__version__  # which build it is, too
     versions["cuda"] = torch.version.cuda
     versions["rocm"] = torch.version.hip
     versions["driver"] = _driver(platform)

@@ -215,8 +215,8 @@ def build_step_kernel(
     words_ptr: [GROUPS, num_words(max_teams)] int64, the scan's words.
     block_tables, block_table_strides, block_table_columns, slot_mappings: one entry a group.
     KINDS: the distinct (window, width, block_size, causal, ragged, make_slots, span, kept, columns) of the
-        groups; code is compiled once a kind. ``kept``: entries wait in registers for their place in the ragged
-        form, else they are made a second time. ``columns``: entries of a row made at once.
+        groups; code is compiled once a kind. ``kept``: entries wait in registers for their place in the
+        ragged form, else they are made a second time. ``columns``: entries of a row made at once.
     """
     program = tl.program_id(0)
     group = tl.program_id(1)

@@ -21,6 +21,7 @@ from onelaunch.groups import WindowGroup
 from onelaunch.launches import counting
 from onelaunch.metadata import StepMetadata
 from onelaunch.proof.compare import poison
+from onelaunch.proof.graphs import elapsed_us, record
 from onelaunch.traffic import Acceptance, Request, Schedule, StepInputs, serving_groups
 
 PATHS = ("reference", "kernel")
@@ -315,17 +316,9 @@ class _Timing:
         """Time one replay of a graph of builds. An eager build is timed by its host, not by its kernels."""
         key = path.name, num_requests
         if key not in self._graphs:
-            self._graphs[key] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graphs[key]):
-                for _ in range(_BUILDS_PER_GRAPH):
-                    path.build(calls)
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            self._graphs[key] = record(lambda: path.build(calls), _BUILDS_PER_GRAPH)
         self._graphs[key].replay()
-        start.record()
-        self._graphs[key].replay()
-        end.record()
-        end.synchronize()
-        self._device_us[key].append(start.elapsed_time(end) * 1000 / _BUILDS_PER_GRAPH)
+        self._device_us[key].append(elapsed_us(self._graphs[key].replay) / _BUILDS_PER_GRAPH)
 
     def median_host_us(self) -> dict[str, float]:
         # The first build of a size compiles kernels and makes views.
