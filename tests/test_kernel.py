@@ -13,6 +13,7 @@ import torch
 
 from machine import DEVICE
 from onelaunch import DecodeBatch, GroupInputs, StepBuilder, WindowGroup
+from onelaunch.kernels import launch
 from onelaunch.kernels.scan import LAST_GENERATION
 from onelaunch.launches import counting
 from onelaunch.proof.compare import POISON, poison
@@ -21,6 +22,15 @@ from oracle import check_step
 
 TARGET = WindowGroup("swa.0", window=128, block_size=64)
 DRAFT = WindowGroup("draft.0", window=128, block_size=64, causal=False, draft_tokens=6)
+
+
+@pytest.fixture(params=["this machine's tiles", "a GPU's tiles"])
+def tiles(request, monkeypatch):
+    """Where kernels are interpreted, programs are larger than on a GPU: these tests run both."""
+    if request.param == "a GPU's tiles":
+        if DEVICE.type != "cpu":
+            pytest.skip("this machine's tiles are a GPU's")
+        monkeypatch.setattr(launch, "INTERPRETED_TILES", launch.TILES)
 
 
 def int32(*values: int) -> torch.Tensor:
@@ -74,6 +84,7 @@ def test_windows_around_their_size_and_around_a_block_more(seq_len):
     build_and_check(builder(TARGET, DRAFT), batch, inputs)
 
 
+@pytest.mark.usefixtures("tiles")
 def test_holes_padded_rows_and_short_tables_in_the_middle_of_a_batch():
     counts = [3, 1, 8, 2, 5, 1]
     rows = sum(counts)
@@ -88,6 +99,7 @@ def test_holes_padded_rows_and_short_tables_in_the_middle_of_a_batch():
     build_and_check(builder(TARGET, DRAFT), batch, inputs)
 
 
+@pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize(
     ("counts", "rows"),
     [
@@ -134,6 +146,7 @@ def test_a_window_too_wide_to_keep_in_registers():
     build_and_check(builder(group), batch, inputs)
 
 
+@pytest.mark.usefixtures("tiles")
 def test_generations_start_again_before_they_overflow():
     kernel = builder(TARGET, max_tokens=200)
     assert kernel._launcher is not None

@@ -17,7 +17,7 @@ from onelaunch.proof.demo import DemoResult, run_demo
 from onelaunch.traffic import generated_trace, read_trace
 
 _GENERATED_REQUESTS = 2_000
-# The interpreter takes about a second for a step of 4 requests: this is well under a minute.
+# The interpreter takes about a second for a step of 4 requests: this is under a minute.
 _CPU_STEPS, _CPU_MAX_BATCH, _GPU_MAX_BATCH = 40, 4, 64
 
 

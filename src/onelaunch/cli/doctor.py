@@ -27,6 +27,7 @@ _SELF_CHECK_SECONDS = 1.0
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    vllm: Annotated[bool, typer.Option("--vllm", help="Show what the vLLM plug-in finds here, too.")] = False,
 ) -> None:
     """Show the platform, the gate's decision and why, versions, and check both builds against each other."""
     platform = detect()
@@ -42,6 +43,10 @@ def doctor(
         "versions": _versions(platform),
         "self-check": check,
     }
+    if vllm:
+        from onelaunch.vllm_plugin.doctor import findings as vllm_findings
+
+        findings["vllm"] = vllm_findings(platform.vendor)
     if as_json:
         print(json.dumps(findings, indent=2))
     else:
@@ -112,6 +117,15 @@ def _driver(platform: Platform) -> str | None:
     return None
 
 
+def _vllm_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    answer = "supported" if found["supported"] else "not supported"
+    return [
+        ("vllm", f"{found['version'] or 'none'}: {answer}: {found['reason']}"),
+        ("vllm, plug-in", "asked for" if found["flag"] else "not asked for: set ONELAUNCH=1"),
+        *(("vllm, patches", name) for name in found["would patch"]),
+    ]
+
+
 def _print(findings: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
@@ -125,6 +139,9 @@ def _print(findings: dict[str, Any]) -> None:
     for name, installed in findings["versions"].items():
         if installed is not None:
             table.add_row(name, escape(installed))
+    if "vllm" in findings:
+        for name, answer in _vllm_rows(findings["vllm"]):
+            table.add_row(name, escape(answer))
     check = findings["self-check"]
     outcome = "[red]failed[/red]" if check["failures"] else "[green]passed[/green]"
     batches = f"{check['batches']} batches by both paths in {check['seconds']} s"

@@ -46,6 +46,9 @@ TILES = (
     Tile(max_rows=2**31 - 1, rows=8, num_warps=1, early=False),
 )
 
+# In Triton's interpreter a program costs about the same whatever it holds: few, large ones.
+INTERPRETED_TILES = (Tile(max_rows=2**31 - 1, rows=16, num_warps=8, early=False),)
+
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
@@ -145,10 +148,6 @@ def _loaded_step(spec: StepSpec, tile: Tile, device_index: int) -> Any:
     return load(lambda: compile_step(spec, tile, current_target()), device_index)
 
 
-def tile_for(num_tokens: int) -> Tile:
-    return next(tile for tile in TILES if num_tokens <= tile.max_rows)
-
-
 def programs_for(rows_per_program: int, num_tokens: int, max_tokens: int) -> int:
     """Programs of a group: those that take rows, at least one, then those that zero the tail."""
     row_programs = max(-(-num_tokens // rows_per_program), 1)
@@ -176,7 +175,9 @@ class StepLauncher:
         self._table = self._address_table(buffers)
         # The compiled kernel has its constants, but its launcher still takes their places.
         self._no_constants = (None,) * len(self._spec.constants(TILES[0], dependent_launch=False))
-        self._tiles = TILES[: TILES.index(tile_for(self._max_tokens)) + 1]
+        tiles = INTERPRETED_TILES if device.type == "cpu" else TILES
+        smaller = [tile for tile in tiles if tile.max_rows < self._max_tokens]
+        self._tiles = tiles[: len(smaller) + 1]
         most_programs = max(-(-min(self._max_tokens, tile.max_rows) // tile.rows) for tile in self._tiles)
         # One builder's builds never overlap, as they share their outputs, so they can share the words.
         self._max_teams = teams_of(most_programs)
@@ -203,7 +204,7 @@ class StepLauncher:
 
         On a GPU it knows their addresses alone: keeping the tensors alive is the caller's part.
         """
-        tile = tile_for(batch.num_tokens)
+        tile = next(tile for tile in self._tiles if batch.num_tokens <= tile.max_rows)
         programs = programs_for(tile.rows, batch.num_tokens, self._max_tokens)
         groups = len(inputs)
         replay_start = self._no_replay if batch.replay_start is None else batch.replay_start

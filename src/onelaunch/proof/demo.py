@@ -28,7 +28,7 @@ PATHS = ("reference", "kernel")
 
 # Rows an engine's buffers hold: sized for prefill, so that a decode step always has a tail to zero. In
 # Triton's interpreter the tail costs time and shows nothing more.
-_MAX_TOKENS = {"cuda": 16_384, "cpu": 4_096}
+_MAX_TOKENS = {"cuda": 16_384, "cpu": 2_048}
 
 _STEPS_BETWEEN_CHECKS = 256
 _STEPS_BETWEEN_TIMINGS = 64
