@@ -155,6 +155,10 @@ BUILDERS = {
     "max_requests is -1": {"max_requests": -1},
     "max_requests is None": {"max_requests": None},
     "backend is 'triton'": {"backend": "triton"},
+    "device is 'tpu'": {"device": "tpu"},
+    "device is 'meta'": {"device": "meta"},
+    "device is 'cuda:99'": {"device": "cuda:99"},
+    "device is None": {"device": None},
     "buffers has the unknown group 'swa.1'": {"buffers": {"swa.1": None}},
 }
 

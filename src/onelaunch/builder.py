@@ -11,6 +11,7 @@ from onelaunch.batch import DecodeBatch, GroupInputs
 from onelaunch.checks import (
     check_batch,
     check_buffers,
+    check_device,
     check_groups,
     check_inputs,
     check_int,
@@ -72,7 +73,7 @@ class StepBuilder:
         self.max_requests = check_int("max_requests", max_requests, 0, 2**31 - 2)
         self.groups = check_groups(groups, max_tokens)
         self._names = tuple(group.name for group in self.groups)
-        self.device = _indexed(torch.device(device))
+        self.device = check_device(device)
         if backend not in _BACKENDS:
             raise ValueError(f"backend is {backend!r}: it must be one of {', '.join(_BACKENDS)}")
         given = dict(buffers or {})
@@ -241,10 +242,3 @@ def _facts(batch: DecodeBatch, inputs: Mapping[str, GroupInputs], names: Sequenc
         else:
             facts += (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
     return tuple(facts)
-
-
-def _indexed(device: torch.device) -> torch.device:
-    """``device`` with its index, as tensors on it report it."""
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return device

@@ -23,6 +23,24 @@ def check_int(name: str, value: object, low: int, high: int) -> int:
     return value
 
 
+def check_device(value: object) -> torch.device:
+    """``value`` as a CPU or a GPU that is there, with its index, as tensors on it report it."""
+    try:
+        device = torch.device(value)  # type: ignore[call-overload]
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device is {value!r}: it must be a CPU, or a CUDA or ROCm GPU")
+    if device.type == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError(f"device is {value!r}: PyTorch {torch.__version__} finds no GPU here")
+    index = torch.cuda.current_device() if device.index is None else device.index
+    if index >= torch.cuda.device_count():
+        raise ValueError(f"device is {value!r}: there are {torch.cuda.device_count()} GPUs")
+    return torch.device("cuda", index)
+
+
 def check_tensor(
     name: str,
     value: object,
