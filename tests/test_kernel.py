@@ -139,6 +139,15 @@ def test_tables_with_strides_and_spare_rows_are_read_where_they_are():
     build_and_check(builder(TARGET), batch, inputs)
 
 
+def test_block_tables_of_a_million_tokens():
+    requests, columns = 256, 16_384
+    starts = torch.arange(requests + 1, dtype=torch.int32, device=DEVICE)
+    seq_lens = columns * 64 - torch.arange(requests, dtype=torch.int32, device=DEVICE)
+    batch = DecodeBatch(starts, seq_lens, requests)
+    inputs = {"swa.0": GroupInputs(table(requests, columns), slots(requests, requests))}
+    build_and_check(builder(TARGET, max_requests=requests), batch, inputs)
+
+
 def test_a_window_too_wide_to_keep_in_registers():
     group = WindowGroup("wide", window=300, block_size=16)
     batch = DecodeBatch(int32(0, 2, 3), int32(350, 20), 3)

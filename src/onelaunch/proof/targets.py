@@ -51,6 +51,8 @@ class Resources:
         registers: vector registers of a thread.
         scalar_registers: of a wave on AMD; None on NVIDIA.
         spills: registers kept in memory; on NVIDIA, bytes of a thread's stack and local memory.
+        scalar_sources: on AMD, pointers that are read through the scalar cache, the kernel's arguments
+            aside: a copy from the host may not reach that cache before a graph replay (ROCm/ATOM 1434).
     """
 
     kernel: str
@@ -58,6 +60,7 @@ class Resources:
     registers: int
     scalar_registers: int | None
     spills: int
+    scalar_sources: int | None = None
 
 
 def compile_all(targets: Sequence[str] = TARGETS) -> Iterator[Resources]:
@@ -131,7 +134,9 @@ def amd_resources(kernel: str, target: str, assembly: str) -> Resources:
         return int(match[1])
 
     spills = count("vgpr_spill_count") + count("sgpr_spill_count")
-    return Resources(kernel, target, count("vgpr_count"), count("sgpr_count"), spills)
+    # A scalar load names the registers that hold its pointer; the kernel's arguments are at s[0:1].
+    sources = set(re.findall(r"\bs_load_\w+ s\S+, (s\[\d+:\d+\])", assembly)) - {"s[0:1]"}
+    return Resources(kernel, target, count("vgpr_count"), count("sgpr_count"), spills, len(sources))
 
 
 def nvidia_resources(kernel: str, target: str, usage: str) -> Resources:
