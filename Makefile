@@ -16,11 +16,13 @@ RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 endif
 
-.PHONY: help setup demo test lint bench
+VLLM_VENV ?= .venv-vllm
+
+.PHONY: help setup demo test test-vllm lint bench
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
 
 setup: $(READY)  ## make the environment in .venv (the other targets do it when it is missing)
 	@echo "$(VENV) is ready"
@@ -31,6 +33,9 @@ demo: $(READY)  ## build the decode steps of a serving trace by both paths
 test: $(READY)  ## all tests; those that need a GPU are skipped without one
 	$(RUN) -m pytest $(ARGS)
 
+test-vllm: $(VLLM_VENV)/.ready  ## the plug-in against vLLM's own code, on the CPU, in an environment of its own
+	PYTHONPATH=src $(VLLM_VENV)/bin/python -m pytest -W ignore tests/vllm_plugin $(ARGS)
+
 lint: $(READY)  ## ruff and mypy
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
@@ -40,9 +45,16 @@ bench: $(READY)  ## time the builds on this machine
 	$(RUN) -m onelaunch bench $(ARGS)
 
 # The first Python that is new enough and can make an environment (Debian splits ensurepip off).
-$(VENV)/.ready: pyproject.toml tools/setup_env.py
+define make_env
 	@for python in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14; do \
 		$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-			&& exec $$python tools/setup_env.py $(VENV); \
+			&& exec $$python tools/setup_env.py $(1); \
 	done; \
 	echo "no Python 3.11 or newer with venv found: name one with make PYTHON=..." >&2; exit 1
+endef
+
+$(VENV)/.ready: pyproject.toml tools/setup_env.py
+	$(call make_env,$(VENV))
+
+$(VLLM_VENV)/.ready: tests/vllm_plugin/contract/requirements.txt tools/setup_env.py
+	$(call make_env,$(VLLM_VENV) --vllm)

@@ -1,4 +1,7 @@
-"""Make the virtual environment that the Makefile runs in, with the PyTorch build that suits the machine.
+"""Make a virtual environment that the Makefile runs in, with the PyTorch build that suits the machine.
+
+    python tools/setup_env.py .venv               # the project's
+    python tools/setup_env.py .venv-vllm --vllm   # vLLM's own code, on a CPU, for the plug-in's tests
 
 Without a GPU that is the CPU build, never the CUDA build that the plain name brings with several GB of
 libraries. With an NVIDIA GPU it is the plain name, with an AMD GPU the ROCm build. TORCH_INDEX_URL names
@@ -25,6 +28,10 @@ ROCM_INDEX = "https://download.pytorch.org/whl/rocm7.2"
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("plots", "test", "dev")
+
+VLLM = "vllm==0.33.0"
+# What vLLM's metadata builders import: its own list would bring CUDA and more.
+VLLM_REQUIREMENTS = ROOT / "tests" / "vllm_plugin" / "contract" / "requirements.txt"
 
 
 def find_gpu() -> str | None:
@@ -66,13 +73,16 @@ def project_requirements(gpu: str | None) -> list[list[str]]:
     ]
 
 
-def main(target: Path) -> None:
+def main(target: Path, *, vllm: bool = False) -> None:
     """Make or refresh the environment in ``target``.
+
+    Args:
+        vllm: with vLLM's own code, and then for the CPU.
 
     Raises:
         SystemExit: an installation failed; pip's own message has been printed.
     """
-    gpu, index_url = find_gpu(), os.environ.get("TORCH_INDEX_URL")
+    gpu, index_url = None if vllm else find_gpu(), os.environ.get("TORCH_INDEX_URL")
     build = {None: "CPU build", "nvidia": "CUDA build", "amd": "ROCm build"}[gpu]
     python_version = sys.version.split()[0]
     print(f"{target}: Python {python_version}, PyTorch {TORCH} ({build}); a minute or more", flush=True)
@@ -87,7 +97,8 @@ def main(target: Path) -> None:
     else:
         failures.append("PyTorch could not be installed: name an index that has it in TORCH_INDEX_URL")
         raise SystemExit("\n".join(failures))
-    for requirements in project_requirements(gpu):
+    vllm_requirements = [["--requirement", str(VLLM_REQUIREMENTS)], ["--no-deps", VLLM]]
+    for requirements in vllm_requirements if vllm else project_requirements(gpu):
         done = pip_install(python, requirements)
         if done.returncode:
             raise SystemExit(f"pip install {' '.join(requirements)}\n{done.stderr}")
@@ -101,4 +112,4 @@ def pip_install(python: str, arguments: list[str]) -> subprocess.CompletedProces
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), vllm=sys.argv[2:] == ["--vllm"])
