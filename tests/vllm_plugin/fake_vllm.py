@@ -1,0 +1,260 @@
+"""Modules with the names and shapes of vLLM's that are patched, which build by onelaunch's own reference.
+
+For the plug-in's own logic where vLLM is not installed. What vLLM itself does is tested in ``contract``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from machine import DEVICE
+from onelaunch import reference
+from onelaunch.batch import DecodeBatch, GroupInputs
+from onelaunch.groups import GroupBuffers, WindowGroup
+
+SPARSE_SWA = "vllm.v1.attention.backends.mla.sparse_swa"
+ATTN_UTILS = "vllm.v1.worker.gpu.attn_utils"
+SPECULATOR = "vllm.v1.worker.gpu.spec_decode.speculator"
+MAX_TOKENS, MAX_REQUESTS, WINDOW, BLOCK_SIZE = 24, 8, 32, 16
+
+
+@dataclass
+class CommonAttentionMetadata:
+    query_start_loc: torch.Tensor
+    query_start_loc_cpu: torch.Tensor
+    seq_lens: torch.Tensor
+    num_reqs: int
+    num_actual_tokens: int
+    max_query_len: int
+    max_seq_len: int
+    block_table_tensor: torch.Tensor
+    slot_mapping: torch.Tensor
+    causal: Any = True
+    seq_lens_cpu_upper_bound: Any = None
+    positions: Any = None
+    is_prefilling: Any = None
+    mm_req_doc_ranges: Any = None
+    _num_computed_tokens_cache: Any = None
+    _token_to_req_indices_cache: Any = None
+
+    def replace(self, **changes):
+        return dataclasses.replace(self, **changes)
+
+    def token_to_req_indices(self, buffer):
+        if self._token_to_req_indices_cache is None:
+            self._token_to_req_indices_cache = compute_token_to_req_indices(
+                self.query_start_loc, buffer, 0, self.num_actual_tokens
+            )
+        return self._token_to_req_indices_cache[: self.num_actual_tokens]
+
+
+def compute_token_to_req_indices(query_start_loc, out, num_mapped_tokens, num_tokens):
+    reference.token_to_request(DecodeBatch(query_start_loc, query_start_loc[1:], num_tokens), out)
+    return out[:num_tokens]
+
+
+def split_decodes_and_prefills(cm, decode_threshold):
+    if cm.max_query_len <= decode_threshold:
+        return cm.num_reqs, 0, cm.num_actual_tokens, 0
+    return 0, cm.num_reqs, 0, cm.num_actual_tokens
+
+
+@dataclass
+class DeepseekSparseSWAMetadata:
+    block_table: Any
+    slot_mapping: Any
+    block_size: int
+    seq_lens: Any = None
+    query_start_loc: Any = None
+    query_start_loc_cpu: Any = None
+    is_valid_token: Any = None
+    token_to_req_indices: Any = None
+    decode_swa_indices: Any = None
+    decode_swa_lens: Any = None
+    decode_swa_width: int = 0
+    replay_start: Any = None
+    num_decodes: int = 0
+    num_decode_tokens: int = 0
+    max_decode_query_len: int = 1
+    tile_sched_swaonly: Any = None
+    flashinfer_sparse_index_cache: dict = field(default_factory=dict)
+
+
+class DeepseekSparseSWAMetadataBuilder:
+    def __init__(self):
+        def zeros(*shape, dtype=torch.int32):
+            return torch.zeros(shape, dtype=dtype, device=DEVICE)
+
+        self.device = DEVICE
+        self.decode_threshold, self.window_size, self.block_size = 4, WINDOW, BLOCK_SIZE
+        self.is_dspark, self.noncausal_index_width, self._max_tokens = True, 64, MAX_TOKENS
+        self.no_replay_start, self.token_to_req_indices = zeros(MAX_REQUESTS), zeros(MAX_TOKENS)
+        self.is_valid_token, self.decode_swa_lens = zeros(MAX_TOKENS, dtype=torch.bool), zeros(MAX_TOKENS)
+        self.decode_swa_indices = zeros(MAX_TOKENS, 1, WINDOW)
+        self.decode_swa_indices_noncausal = None
+
+    def build(self, common_prefix_len, common_attn_metadata, fast_build=False, replay_start=None):
+        cm, rows = common_attn_metadata, common_attn_metadata.num_actual_tokens
+        token_map = cm.token_to_req_indices(self.token_to_req_indices)
+        self._fill(cm.query_start_loc, cm.seq_lens, cm.slot_mapping, cm.block_table_tensor, token_map)
+        return DeepseekSparseSWAMetadata(
+            block_table=cm.block_table_tensor,
+            slot_mapping=cm.slot_mapping,
+            block_size=self.block_size,
+            seq_lens=cm.seq_lens,
+            query_start_loc=cm.query_start_loc,
+            query_start_loc_cpu=cm.query_start_loc_cpu,
+            is_valid_token=self.is_valid_token[: cm.slot_mapping.shape[0]],
+            token_to_req_indices=token_map,
+            decode_swa_indices=self.decode_swa_indices[:rows],
+            decode_swa_lens=self.decode_swa_lens[:rows],
+            decode_swa_width=WINDOW,
+            replay_start=self.no_replay_start if replay_start is None else replay_start,
+            num_decodes=cm.num_reqs,
+            num_decode_tokens=rows,
+            max_decode_query_len=min(cm.max_query_len, self.decode_threshold),
+        )
+
+    def update_draft_decode_metadata(self, metadata):
+        m = metadata
+        compute_token_to_req_indices(m.query_start_loc, m.token_to_req_indices, 0, m.num_decode_tokens)
+        self._fill(m.query_start_loc, m.seq_lens, m.slot_mapping, m.block_table, m.token_to_req_indices)
+
+    def build_tile_scheduler(self, num_decode_tokens):
+        return {"swaonly": None}
+
+    def _fill(self, query_start_loc, seq_lens, slot_mapping, block_table, token_map):
+        buffers = GroupBuffers(
+            self.is_valid_token, self.decode_swa_indices, self.decode_swa_lens, None, None, None
+        )
+        group = WindowGroup("fake", WINDOW, BLOCK_SIZE, ragged=False)
+        batch = DecodeBatch(query_start_loc, seq_lens, slot_mapping.shape[0])
+        reference.build_group(group, GroupInputs(block_table, slot_mapping), batch, token_map, buffers)
+
+
+def build_attn_metadata(
+    attn_groups,
+    num_reqs,
+    num_tokens,
+    query_start_loc_gpu,
+    query_start_loc_cpu,
+    max_query_len,
+    seq_lens,
+    max_seq_len,
+    block_tables,
+    slot_mappings,
+    kv_cache_config,
+    seq_lens_cpu_upper_bound=None,
+    dcp_local_seq_lens=None,
+    dcp_local_seq_lens_cpu_upper_bound=None,
+    positions=None,
+    is_prefilling=None,
+    mm_req_doc_ranges=None,
+    model_specific_attn_metadata=None,
+    for_cudagraph_capture=False,
+    causal=True,
+    rswa_prefix_lens=None,
+    ubatch_idx=0,
+    fast_prefill=None,
+    req_idx=None,
+):
+    token_map, built = None, {}
+    for i, groups in enumerate(attn_groups):
+        cm = CommonAttentionMetadata(
+            query_start_loc_gpu,
+            query_start_loc_cpu,
+            seq_lens,
+            num_reqs,
+            num_tokens,
+            max_query_len,
+            max_seq_len,
+            block_tables[i],
+            slot_mappings[i],
+            causal,
+            _token_to_req_indices_cache=token_map,
+        )
+        for group in groups:
+            built[i] = group.get_metadata_builder().build(0, cm)
+        token_map = cm._token_to_req_indices_cache
+    return built
+
+
+class DraftModelSpeculator:
+    def _update_draft_decode_metadata(self, attn_metadata, num_reqs):
+        for groups in self.attn_groups:
+            for group in groups:
+                group.get_metadata_builder().update_draft_decode_metadata(attn_metadata[group.layer_names[0]])
+
+
+_MODULES = {
+    SPARSE_SWA: (
+        CommonAttentionMetadata,
+        DeepseekSparseSWAMetadata,
+        DeepseekSparseSWAMetadataBuilder,
+        split_decodes_and_prefills,
+        compute_token_to_req_indices,
+    ),
+    ATTN_UTILS: (build_attn_metadata,),
+    SPECULATOR: (DraftModelSpeculator,),
+}
+
+
+def modules(version: str = "0.33.0") -> dict[str, ModuleType]:
+    """The modules by name, to be put into ``sys.modules``."""
+    vllm = ModuleType("vllm")
+    vllm.__version__ = version  # type: ignore[attr-defined]
+    made = {"vllm": vllm}
+    for name, contents in _MODULES.items():
+        made[name] = ModuleType(name)
+        for item in contents:
+            setattr(made[name], item.__name__, item)
+    return made
+
+
+class Engine:
+    """Two window groups, and a batch of requests with 3, 1 and no rows."""
+
+    def __init__(self) -> None:
+        self.builders = [DeepseekSparseSWAMetadataBuilder() for _ in range(2)]
+        self.attn_groups = [
+            [
+                SimpleNamespace(
+                    get_metadata_builder=lambda ubatch_idx=0, builder=builder: builder,
+                    kernel_block_size=None,
+                    layer_names=[i],
+                )
+            ]
+            for i, builder in enumerate(self.builders)
+        ]
+        self.query_start_loc = torch.tensor([0, 3, 4, 4], dtype=torch.int32, device=DEVICE)
+        self.seq_lens = torch.tensor([40, 9, 0], dtype=torch.int32, device=DEVICE)
+        blocks = torch.arange(1, 13, dtype=torch.int32, device=DEVICE).reshape(3, 4)
+        self.block_tables = [blocks + 100 * i for i in range(2)]
+        self.slot_mappings = torch.tensor([[5, 6, 7, 9, -1], [5, -1, 7, 9, -1]], device=DEVICE)
+        self.query_start_loc_cpu = self.query_start_loc.cpu()
+
+    def build(self):
+        """Each group's metadata, by whatever ``build_attn_metadata`` is now."""
+        return sys.modules[ATTN_UTILS].build_attn_metadata(
+            attn_groups=self.attn_groups,
+            num_reqs=3,
+            num_tokens=5,
+            query_start_loc_gpu=self.query_start_loc,
+            query_start_loc_cpu=self.query_start_loc_cpu,
+            max_query_len=3,
+            seq_lens=self.seq_lens,
+            max_seq_len=64,
+            block_tables=self.block_tables,
+            slot_mappings=self.slot_mappings,
+            kv_cache_config=None,
+        )
+
+    def update(self, metadata) -> None:
+        speculator = SimpleNamespace(attn_groups=self.attn_groups)
+        DraftModelSpeculator._update_draft_decode_metadata(speculator, metadata, 3)
