@@ -24,6 +24,8 @@ def test_every_kernel_compiles_for_every_target_without_a_spill():
     for one in found:
         if one.target.startswith("gfx"):  # the address table, which no step writes
             assert one.scalar_sources == (1 if one.kernel.startswith("build_step") else 0), one
+            # The generation, a first look at the words, and another in the loop.
+            assert one.uncached_loads == 0 if "dense" in one.kernel else one.uncached_loads >= 3, one
 
 
 AMD = """
@@ -37,7 +39,16 @@ AMD = """
 @pytest.mark.parametrize(("sgpr", "vgpr", "spills"), [(0, 0, 0), (3, 0, 3), (0, 2, 2), (1, 2, 3)])
 def test_spills_of_either_register_file_count_on_amd(sgpr, vgpr, spills):
     found = amd_resources("k", "gfx942", AMD.format(sgpr=sgpr, vgpr=vgpr))
-    assert found == Resources("k", "gfx942", 84, 106, spills, 0)
+    assert found == Resources("k", "gfx942", 84, 106, spills, 0, 0)
+
+
+def test_loads_past_the_caches_are_counted():
+    loads = """
+        global_load_dwordx2 v[4:5], v[2:3], off sc0 sc1
+        global_load_dwordx2 v[6:7], v[2:3], off
+        buffer_load_dwordx2 v[6:7], v1, s[8:11], 0 offen
+    """
+    assert amd_resources("k", "gfx942", loads + AMD.format(sgpr=0, vgpr=0)).uncached_loads == 1
 
 
 def test_pointers_read_through_the_scalar_cache_are_counted():

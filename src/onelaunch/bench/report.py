@@ -104,25 +104,32 @@ def _bars(times: Times) -> Iterator[Bar]:
             yield Bar(f"device, growth to {rows:,} rows / growth of the rows", value / smaller / factor, 1)
 
 
-def markdown(result: Result) -> str:
-    """The result as Markdown: device and host times, and the bars."""
+def markdown(result: Result, *, spreads: bool = True) -> str:
+    """The result as Markdown: device and host times, and the bars.
+
+    Args:
+        spreads: give the tenth and ninetieth percentile beside each median.
+    """
     times = Times(result)
+    unit = "us (p10 to p90)" if spreads else "us"
+
+    def table(field: str, spread: tuple[str, str], arms: Sequence[str]) -> str:
+        return _times_table(times, field, spread if spreads else None, arms)
+
     rates = ", ".join(f"{name} {rate:,.0f} GB/s" for name, rate in result["copy_bandwidth_gb_s"].items())
     parts = [
         f"{result['device']}; torch {result['torch']}, triton {result['triton']}, "
         f"onelaunch {result['onelaunch']}. A copy of 1 GiB: {rates}.",
-        "Device time of a step's two builds in a CUDA graph, inputs in L2, us (p10 to p90):",
-        _times_table(times, "device_us", ("p10", "p90"), tuple(_ARMS)),
-        "The same with L2 flushed before each step, us (p10 to p90):",
-        _times_table(
-            times,
+        f"Device time of a step's two builds in a CUDA graph, inputs in L2, {unit}:",
+        table("device_us", ("p10", "p90"), tuple(_ARMS)),
+        f"The same with L2 flushed before each step, {unit}:",
+        table(
             "device_us_cold",
             ("device_us_cold_p10", "device_us_cold_p90"),
             ("usual", "per-group", "onelaunch", "usual-dense", "onelaunch-dense"),
         ),
-        "Host time of a step's two builds, us (p10 to p90); of a `-graph` arm, of its replay:",
-        _times_table(
-            times,
+        f"Host time of a step's two builds, {unit}; of a `-graph` arm, of its replay:",
+        table(
             "host_us",
             ("host_us_p10", "host_us_p90"),
             (
@@ -148,15 +155,17 @@ def markdown(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _times_table(times: Times, field: str, spread: tuple[str, str], arms: Sequence[str]) -> str:
+def _times_table(times: Times, field: str, spread: tuple[str, str] | None, arms: Sequence[str]) -> str:
     rows = []
     for count in times.rows:
         cells = [f"{count:,}"]
         for arm in arms:
-            value, low, high = (times.of(arm, count, name) for name in (field, *spread))
-            cells.append(
-                "-" if value is None else f"{value:.2f}" + (f" ({low:.2f}-{high:.2f})" if low else "")
-            )
+            value = times.of(arm, count, field)
+            cell = "-" if value is None else f"{value:.2f}"
+            low, high = (times.of(arm, count, name) for name in spread or (field, field))
+            if spread and value is not None and low is not None and high is not None:
+                cell += f" ({low:.2f}-{high:.2f})"
+            cells.append(cell)
         rows.append(cells)
     return _table(("rows", *(_ARMS.get(arm, arm) for arm in arms)), rows)
 
@@ -166,16 +175,23 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def require_matplotlib() -> None:
+    """Raise ValueError unless :func:`plot` has what it needs."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ValueError("plot needs matplotlib: pip install onelaunch[plots]") from None
+
+
 def plot(result: Result, path: Path) -> None:
     """Device time over rows, both axes logarithmic, with the floors.
 
     Raises:
         ValueError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("plot needs matplotlib: pip install onelaunch[plots]") from None
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     times = Times(result)
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()

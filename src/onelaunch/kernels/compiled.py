@@ -31,6 +31,16 @@ def current_target() -> Any:
     return driver.active.get_current_target()
 
 
+def is_amd(target: Any) -> bool:
+    """Whether a ``GPUTarget``, None in the interpreter, is AMD's."""
+    return target is not None and target.backend == "hip"
+
+
+def supports_dependent_launch(target: Any) -> bool:
+    """Whether a kernel may be started while the one ahead still runs (programmatic dependent launch)."""
+    return target is not None and target.backend == "cuda" and target.arch >= 90
+
+
 def load(compile_kernel: Callable[[], Any], device_index: int) -> Any:
     """Compile a kernel for a device and load it there: a lazy load could fall into a graph capture."""
     with torch.cuda.device(device_index):

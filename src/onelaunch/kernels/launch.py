@@ -13,7 +13,14 @@ from onelaunch._triton import triton
 from onelaunch.batch import DecodeBatch, GroupInputs
 from onelaunch.groups import GroupBuffers, WindowGroup
 from onelaunch.kernels import step as step_kernel
-from onelaunch.kernels.compiled import current_target, launcher, load, require_interpreter
+from onelaunch.kernels.compiled import (
+    current_target,
+    is_amd,
+    launcher,
+    load,
+    require_interpreter,
+    supports_dependent_launch,
+)
 from onelaunch.kernels.scan import num_words, teams_of
 from onelaunch.kernels.window import SELECTED_BLOCKS
 from onelaunch.launches import launched
@@ -78,8 +85,8 @@ class StepSpec:
         kinds = tuple(dict.fromkeys(facts))
         return StepSpec(kinds, tuple(kinds.index(fact) for fact in facts))
 
-    def constants(self, tile: Tile, dependent_launch: bool) -> dict[str, Any]:
-        """Compile-time arguments of the kernel."""
+    def constants(self, tile: Tile, target: Any) -> dict[str, Any]:
+        """Compile-time arguments of the kernel for a ``GPUTarget``; None is the interpreter."""
         return {
             "GROUPS": len(self.kind_of_group),
             "KIND_OF_GROUP": self.kind_of_group,
@@ -89,8 +96,9 @@ class StepSpec:
             "REQUESTS": _REQUESTS,
             "ONE_TEAM": teams_of(-(-tile.max_rows // tile.rows)) == 1,
             "TAIL": _TAIL,
-            "DEPENDENT_LAUNCH": dependent_launch,
+            "DEPENDENT_LAUNCH": supports_dependent_launch(target),
             "EARLY": tile.early,
+            "AMD": is_amd(target),
         }
 
 
@@ -103,18 +111,12 @@ def _entries(width: int, span: int, tile: Tile) -> tuple[bool, int]:
     return kept, min(_MOST_COLUMNS, most, divisor if divisor >= 32 else int(triton.next_power_of_2(width)))
 
 
-def supports_dependent_launch(target: Any) -> bool:
-    """Whether a kernel may be started while the one ahead still runs (programmatic dependent launch)."""
-    return bool(target.backend == "cuda" and target.arch >= 90)
-
-
 def compile_step(spec: StepSpec, tile: Tile, target: Any) -> Any:
     """The compiled kernel for a ``triton.backends.compiler.GPUTarget``; needs no GPU."""
     from triton.compiler import ASTSource
 
     groups = len(spec.kind_of_group)
-    dependent_launch = supports_dependent_launch(target)
-    constants = spec.constants(tile, dependent_launch)
+    constants = spec.constants(tile, target)
     signature: dict[str, Any] = {
         "table_ptr": "*i64",
         "words_ptr": "*i64",
@@ -137,7 +139,7 @@ def compile_step(spec: StepSpec, tile: Tile, target: Any) -> Any:
     if target.backend == "cuda":
         # All registers there are: left alone, ptxas spills some to fit more warps than a batch has.
         options["maxnreg"] = 255
-    if dependent_launch:
+    if supports_dependent_launch(target):
         options["launch_pdl"] = True
     return triton.compile(source, target=target, options=options)
 
@@ -174,7 +176,7 @@ class StepLauncher:
         self._no_replay = torch.zeros(max(max_requests, 1), dtype=torch.int32, device=device)
         self._table = self._address_table(buffers)
         # The compiled kernel has its constants, but its launcher still takes their places.
-        self._no_constants = (None,) * len(self._spec.constants(TILES[0], dependent_launch=False))
+        self._no_constants = (None,) * len(self._spec.constants(TILES[0], None))
         tiles = INTERPRETED_TILES if device.type == "cpu" else TILES
         smaller = [tile for tile in tiles if tile.max_rows < self._max_tokens]
         self._tiles = tiles[: len(smaller) + 1]
@@ -225,7 +227,7 @@ class StepLauncher:
 
         if self._device.type == "cpu":
             kernel = step_kernel.build_step_kernel[(programs, groups)]
-            constants = self._spec.constants(tile, dependent_launch=False)
+            constants = self._spec.constants(tile, None)
 
             def interpret() -> None:
                 kernel(*tensors, *sizes, tables, strides, columns, slots, **constants)

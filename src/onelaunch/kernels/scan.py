@@ -45,22 +45,35 @@ def _team_words(words_ptr, generation, max_teams):
 
 
 @triton.jit
-def _polled(pointers, mask, complete):
-    """The counts behind ``pointers``, once the upper half of every word is ``complete``; 0 where masked."""
-    words = tl.load(pointers, mask=mask, other=0, volatile=True)
-    while tl.max((mask & ((words >> 32) != complete)).to(tl.int32)) != 0:
+def _load_words(pointers, mask, words_ptr, AMD: tl.constexpr):
+    """The words as they are now, as they change during the launch; any word where masked."""
+    if AMD:
+        # Triton makes a buffer load of a volatile one there, which the compiler takes out of a loop. This one
+        # stays where it is, and reads past the caches of the compute unit and the die (scope: system).
+        load: tl.constexpr = "global_load_dwordx2 $0, $1, off sc0 sc1\ns_waitcnt vmcnt(0)"
+        address = tl.where(mask, pointers, words_ptr).to(tl.int64)
+        words = tl.inline_asm_elementwise(load, "=v,v", [address], tl.int64, is_pure=False, pack=1)
+    else:
         words = tl.load(pointers, mask=mask, other=0, volatile=True)
+    return words
+
+
+@triton.jit
+def _polled(pointers, mask, complete, words_ptr, AMD: tl.constexpr):
+    """The counts behind ``pointers``, once the upper half of every word is ``complete``; 0 where masked."""
+    words = _load_words(pointers, mask, words_ptr, AMD)
+    while tl.max((mask & ((words >> 32) != complete)).to(tl.int32)) != 0:
+        words = _load_words(pointers, mask, words_ptr, AMD)
+    if AMD:
+        words = tl.where(mask, words, 0)
     return (words & 0xFFFFFFFF).to(tl.int32)
 
 
 @triton.jit
-def publish(words_ptr, program, programs, count, max_teams, ONE_TEAM: tl.constexpr):
-    """Publish the program's ``count``; returns this launch's generation.
-
-    All accesses to the words are volatile or atomic, as they change during the launch.
-    """
+def publish(words_ptr, program, programs, count, max_teams, ONE_TEAM: tl.constexpr, AMD: tl.constexpr):
+    """Publish the program's ``count``; returns this launch's generation."""
     here = tl.arange(0, 1)
-    current = tl.max(tl.load(words_ptr + here, volatile=True))
+    current = tl.max(_load_words(words_ptr + here, here == 0, words_ptr, AMD))
     generation = tl.where(current == LAST_GENERATION, 1, current + 1)
     count = count.to(tl.int64)
     word_ptr = words_ptr + 1 + 2 * max_teams + program
@@ -74,11 +87,13 @@ def publish(words_ptr, program, programs, count, max_teams, ONE_TEAM: tl.constex
 
 
 @triton.jit
-def sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM: tl.constexpr):
+def sum_before(
+    words_ptr, program, programs, generation, max_teams, ONE_TEAM: tl.constexpr, AMD: tl.constexpr
+):
     """The counts of all earlier programs, added up. ``ONE_TEAM``: the launch never has more than one team."""
     if ONE_TEAM:
         mate = tl.arange(0, TEAM)
-        total = _polled(words_ptr + 1 + 2 * max_teams + mate, mate < program, generation)
+        total = _polled(words_ptr + 1 + 2 * max_teams + mate, mate < program, generation, words_ptr, AMD)
     else:
         team = program // TEAM
         lane = tl.arange(0, 2 * TEAM)  # a mate each, then a team each
@@ -90,7 +105,8 @@ def sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM: tl
             other = first + lane - TEAM
             pointers = tl.where(is_mate, mates_ptr + lane, teams_ptr + other)
             earlier = tl.where(is_mate, (lane < program % TEAM) & (first == 0), other < team)
-            total += _polled(pointers, earlier, tl.where(is_mate, generation, TEAM))
+            complete = tl.where(is_mate, generation, TEAM)
+            total += _polled(pointers, earlier, complete, words_ptr, AMD)
 
     if program == programs - 1:
         other_set = _team_words(words_ptr, generation + 1, max_teams)

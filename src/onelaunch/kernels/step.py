@@ -107,6 +107,7 @@ def _build_rows(
     ROWS: tl.constexpr,
     REQUESTS: tl.constexpr,
     ONE_TEAM: tl.constexpr,
+    AMD: tl.constexpr,
 ):
     first_row = program * ROWS
     rows = first_row + tl.arange(0, ROWS)
@@ -137,7 +138,7 @@ def _build_rows(
 
     kept, shifts = window_blocks(table_row, start, count, SPAN, BLOCK_SIZE)
     if RAGGED:
-        generation = publish(words_ptr, program, programs, tl.sum(kept), max_teams, ONE_TEAM)
+        generation = publish(words_ptr, program, programs, tl.sum(kept), max_teams, ONE_TEAM, AMD)
 
     tl.store(lengths_ptr + rows, length, mask=in_batch)
     tl.store(is_valid_ptr + rows, (slot >= 0).to(tl.int8), mask=in_batch)
@@ -164,7 +165,7 @@ def _build_rows(
         # Loaded while the counts of others are awaited, and not before: registers are short.
         ragged_ptr = _output(table_ptr, group, 3, tl.int32)
         indptr_ptr = _output(table_ptr, group, 4, tl.int32)
-        before = sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM)
+        before = sum_before(words_ptr, program, programs, generation, max_teams, ONE_TEAM, AMD)
         ends = before + tl.cumsum(kept, axis=0)
         tl.store(indptr_ptr + 1 + rows, ends, mask=in_batch)
         tl.store(indptr_ptr + rows, tl.zeros([ROWS], tl.int32), mask=rows == 0)
@@ -208,6 +209,7 @@ def build_step_kernel(
     TAIL: tl.constexpr,
     DEPENDENT_LAUNCH: tl.constexpr,
     EARLY: tl.constexpr,
+    AMD: tl.constexpr,
 ):
     """All outputs of ``docs/metadata.md`` for ``GROUPS`` groups.
 
@@ -271,4 +273,5 @@ def build_step_kernel(
                     ROWS,
                     REQUESTS,
                     ONE_TEAM,
+                    AMD,
                 )

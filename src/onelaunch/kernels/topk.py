@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onelaunch._triton import tl, triton
-from onelaunch.kernels.compiled import current_target, launcher, load, require_interpreter
+from onelaunch.kernels.compiled import current_target, is_amd, launcher, load, require_interpreter
 from onelaunch.kernels.scan import num_words, publish, sum_before, teams_of
 from onelaunch.launches import launched
 
@@ -58,6 +58,7 @@ def pack_topk_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     MAX_TEAMS: tl.constexpr,
+    AMD: tl.constexpr,
 ):
     """``tiles`` tiles of ROWS rows a program. words_ptr: [num_words(MAX_TEAMS)] int64, the scan's words."""
     program = tl.program_id(0)
@@ -70,8 +71,8 @@ def pack_topk_kernel(
         _, lengths = _rows(topk_ptr, topk_stride, is_valid_ptr, rows, num_tokens, topk, COLUMNS)
         tl.store(lengths_ptr + rows, lengths, mask=rows < num_tokens)
         count += tl.sum(lengths)
-    generation = publish(words_ptr, program, programs, count, MAX_TEAMS, False)
-    offset = sum_before(words_ptr, program, programs, generation, MAX_TEAMS, False)
+    generation = publish(words_ptr, program, programs, count, MAX_TEAMS, False, AMD)
+    offset = sum_before(words_ptr, program, programs, generation, MAX_TEAMS, False, AMD)
 
     least_block = -(2147483648 // block_size.to(tl.int64)).to(tl.int32)
     for tile in tl.range(0, tiles):
@@ -96,16 +97,18 @@ def pack_topk_kernel(
         offset += tl.sum(lengths)
 
 
-def topk_constants(topk: int) -> dict[str, int]:
-    """Compile-time arguments of the kernel: one kernel for each power of two."""
+def topk_constants(topk: int, target: Any) -> dict[str, int]:
+    """Compile-time arguments for a ``GPUTarget``, None in the interpreter: one kernel a power of two."""
     columns = triton.next_power_of_2(topk)
-    return {"ROWS": min(_TILE // columns, 64), "COLUMNS": columns, "MAX_TEAMS": _MAX_TEAMS}
+    rows = min(_TILE // columns, 64)
+    return {"ROWS": rows, "COLUMNS": columns, "MAX_TEAMS": _MAX_TEAMS, "AMD": is_amd(target)}
 
 
-def compile_topk(constants: dict[str, int], target: Any) -> Any:
+def compile_topk(topk: int, target: Any) -> Any:
     """The compiled kernel for a ``triton.backends.compiler.GPUTarget``; needs no GPU."""
     from triton.compiler import ASTSource
 
+    constants = topk_constants(topk, target)
     signature = dict(
         topk_ptr="*i32",
         token_to_request_ptr="*i32",
@@ -130,7 +133,7 @@ def compile_topk(constants: dict[str, int], target: Any) -> Any:
 
 @cache
 def _loaded(columns: int, device_index: int) -> Any:
-    return load(lambda: compile_topk(topk_constants(columns), current_target()), device_index)
+    return load(lambda: compile_topk(columns, current_target()), device_index)
 
 
 def launch_topk(
@@ -146,7 +149,7 @@ def launch_topk(
 ) -> None:
     """Launch the pack once; shapes as in ``onelaunch.pack_topk``, words [NUM_WORDS] int64."""
     rows, topk = topk_indices.shape
-    constants = topk_constants(topk)
+    constants = topk_constants(topk, None)
     programs = max(min(-(-rows // constants["ROWS"]), _PROGRAMS), 1)
     tensors = (
         topk_indices,

@@ -53,6 +53,7 @@ class Resources:
         spills: registers kept in memory; on NVIDIA, bytes of a thread's stack and local memory.
         scalar_sources: on AMD, pointers that are read through the scalar cache, the kernel's arguments
             aside: a copy from the host may not reach that cache before a graph replay (ROCm/ATOM 1434).
+        uncached_loads: on AMD, loads past all caches. Polling needs them, in its loop too, or may never end.
     """
 
     kernel: str
@@ -61,6 +62,7 @@ class Resources:
     scalar_registers: int | None
     spills: int
     scalar_sources: int | None = None
+    uncached_loads: int | None = None
 
 
 def compile_all(targets: Sequence[str] = TARGETS) -> Iterator[Resources]:
@@ -101,7 +103,7 @@ def _gpu_target(name: str) -> Any:
 def _variants() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Each variant's name, and what compiles it for a ``GPUTarget``."""
     from onelaunch.kernels.launch import TILES, StepSpec, compile_step
-    from onelaunch.kernels.topk import compile_topk, topk_constants
+    from onelaunch.kernels.topk import compile_topk
 
     for name, groups in _GROUPS.items():
         spec = StepSpec.of(groups)
@@ -109,7 +111,7 @@ def _variants() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             kernel = f"build_step {name}, {tile.rows} rows a program"
             yield kernel, partial(compile_step, spec, tile)
     for topk in _TOPK:
-        yield f"pack_topk {topk}", partial(compile_topk, topk_constants(topk))
+        yield f"pack_topk {topk}", partial(compile_topk, topk)
 
 
 def resources(kernel: str, target: str, asm: dict[str, Any]) -> Resources:
@@ -136,7 +138,9 @@ def amd_resources(kernel: str, target: str, assembly: str) -> Resources:
     spills = count("vgpr_spill_count") + count("sgpr_spill_count")
     # A scalar load names the registers that hold its pointer; the kernel's arguments are at s[0:1].
     sources = set(re.findall(r"\bs_load_\w+ s\S+, (s\[\d+:\d+\])", assembly)) - {"s[0:1]"}
-    return Resources(kernel, target, count("vgpr_count"), count("sgpr_count"), spills, len(sources))
+    uncached = len(re.findall(r"\bglobal_load_\w+ .* sc0 sc1$", assembly, re.MULTILINE))
+    registers = count("vgpr_count"), count("sgpr_count")
+    return Resources(kernel, target, *registers, spills, len(sources), uncached)
 
 
 def nvidia_resources(kernel: str, target: str, usage: str) -> Resources:
