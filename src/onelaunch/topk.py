@@ -45,6 +45,8 @@ def pack_topk(
     (entry e of request r to ``block_table[r, e // block_size] * block_size + e % block_size``), a negative
     one among them to -1, as is one past the table.
 
+    One kernel is compiled for each power of two of K, at the first call: make one before capturing a graph.
+
     Args:
         topk_indices: [T, K] int32, K up to 2,048; rows may be strided.
         token_to_request: [T] int32.
