@@ -14,6 +14,7 @@ import torch
 from machine import DEVICE
 from onelaunch import DecodeBatch, GroupInputs, StepBuilder, WindowGroup
 from onelaunch.kernels import launch
+from onelaunch.kernels.launch import Tile
 from onelaunch.kernels.scan import LAST_GENERATION
 from onelaunch.launches import counting
 from onelaunch.proof.compare import POISON, poison
@@ -105,7 +106,7 @@ def test_holes_padded_rows_and_short_tables_in_the_middle_of_a_batch():
     [
         ([2, 1, 3, 0, 0, 0], 6),  # as many rows as requests, and not one each
         ([0, 0, 0], 5),  # a graph's dummy batch: padding only
-        ([1] * 70, 70),  # more programs than a team has, and more requests than are loaded at once
+        ([1] * 70, 70),  # more requests than are loaded at once
         ([8] * 9 + [1] * 60, 140),  # requests are not where an even spread would have them
         ([5, 2] + [0] * 120, 40),  # a few requests in a graph made for many
         ([7] * 20, 140),
@@ -132,6 +133,23 @@ def test_the_most_negative_block_wraps_to_no_slot():
     build_and_check(builder(TARGET), batch, inputs)
 
 
+def test_a_table_that_reaches_past_two_to_the_31_positions():
+    # 4,100 blocks of 2^20: as int32 their product is small, and positions would seem to be past the table.
+    group = WindowGroup("long blocks", window=128, block_size=2**20)
+    batch = DecodeBatch(int32(0, 2, 4), int32(2**20 + 50, 2**31 - 2**21), 4)
+    blocks = torch.arange(4100, dtype=torch.int32, device=DEVICE).flip(0)[None] % 2048
+    inputs = {"long blocks": GroupInputs(blocks.expand(2, 4100), slots(4, 4))}
+    build_and_check(builder(group), batch, inputs)
+
+
+@pytest.mark.parametrize("seq_len", [255, 256, 257, 258, 320, 321])
+def test_a_row_at_or_past_the_end_of_its_table_is_given_no_slot(seq_len):
+    # The columns past the four of the table hold blocks that must not be read.
+    maker = WindowGroup("maker", window=128, block_size=64, make_slots=True)
+    batch = DecodeBatch(int32(0, 3, 5), int32(seq_len, 200), 5)
+    build_and_check(builder(maker), batch, {"maker": GroupInputs(table(2, 6)[:, :4])})
+
+
 def test_tables_with_strides_and_spare_rows_are_read_where_they_are():
     wide = table(5, 12)
     batch = DecodeBatch(int32(0, 4, 8), int32(200, 150), 8)
@@ -151,8 +169,9 @@ def test_block_tables_of_a_million_tokens():
 def test_a_window_too_wide_to_keep_in_registers():
     group = WindowGroup("wide", window=300, block_size=16)
     batch = DecodeBatch(int32(0, 2, 3), int32(350, 20), 3)
-    inputs = {"wide": GroupInputs(table(2, 22, holes=0.2), slots(3, 3))}
-    build_and_check(builder(group), batch, inputs)
+    blocks = table(2, 22, holes=0.2)
+    blocks[:, 1::4] = 0  # the null block is no hole
+    build_and_check(builder(group), batch, {"wide": GroupInputs(blocks, slots(3, 3))})
 
 
 @pytest.mark.usefixtures("tiles")
@@ -165,6 +184,17 @@ def test_generations_start_again_before_they_overflow():
     for generation in (LAST_GENERATION.value, 1, 2):
         build_and_check(kernel, batch, inputs)
         assert kernel._launcher._words[0, 0] == generation
+
+
+def test_counts_of_several_teams_add_up_in_one_launch_after_another(monkeypatch):
+    # A program a row: 66 of them are a full team and two more, as of 264 rows on a GPU. Team words take
+    # turns: what a launch fails to clear shows in the next but one.
+    monkeypatch.setattr(launch, "INTERPRETED_TILES", (Tile(2**31 - 1, rows=1, num_warps=1, early=False),))
+    kernel = builder(WindowGroup("swa.0", window=8, block_size=4), max_tokens=150)
+    inputs = {"swa.0": GroupInputs(table(22, 3, holes=0.1), slots(66, 66))}
+    for seq_len in (12, 5, 9):
+        batch = DecodeBatch(int32(*range(0, 67, 3)), int32(*[seq_len] * 22), 66)
+        build_and_check(kernel, batch, inputs)
 
 
 def test_inputs_may_change_between_calls_with_the_same_tensors():

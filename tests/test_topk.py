@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from machine import DEVICE
 from onelaunch import pack_topk
+from onelaunch.kernels import topk as topk_kernel
 from onelaunch.launches import counting
 from onelaunch.proof.topk_cases import TopkCase, random_topk_case
 from oracle import pack_topk as truth_of
@@ -21,6 +24,13 @@ CASES = {
         block_size=16,
         padded_rows=(1,),
         stride_padding=3,
+    ),
+    "negative blocks, whose slots are negative and fit in int32": TopkCase(
+        topk=4,
+        rows=((0, 17, 35, 63),),
+        token_to_request=(0,),
+        block_table=((-1, -(2**31), -(2**27), -(2**27) - 1),),
+        block_size=16,
     ),
     "2,048 entries": TopkCase(
         topk=2048,
@@ -42,25 +52,34 @@ CASES = {
 CASES |= {f"seed {seed}": random_topk_case(seed) for seed in range(12)}
 
 
+def pack_and_check(case: TopkCase, backend: str) -> Counter[str]:
+    """The launches of a pack whose every output is what the definition says."""
+    *tensors, block_size = case.arguments(DEVICE)
+    with counting() as launches:
+        got = pack_topk(*tensors, block_size, backend=backend)
+    truth = truth_of(*(tensor.tolist() for tensor in tensors), block_size)
+    assert got.lengths.tolist() == truth.lengths
+    assert got.indptr.tolist() == truth.indptr
+    assert got.ragged_indices.tolist()[: truth.indptr[-1]] == truth.ragged
+    return launches
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_one_launch_packs_as_the_definition_says(name):
-    topk_indices, token_to_request, is_valid, block_table, block_size = CASES[name].arguments(DEVICE)
     for _ in range(2):  # the second on what the first left in the scan's words
-        with counting() as launches:
-            got = pack_topk(
-                topk_indices, token_to_request, is_valid, block_table, block_size, backend="kernel"
-            )
-        assert launches == {"pack_topk": 1}
-        truth = truth_of(
-            topk_indices.tolist(),
-            token_to_request.tolist(),
-            is_valid.tolist(),
-            block_table.tolist(),
-            block_size,
-        )
-        assert got.lengths.tolist() == truth.lengths
-        assert got.indptr.tolist() == truth.indptr
-        assert got.ragged_indices.tolist()[: truth.indptr[-1]] == truth.ragged
+        assert pack_and_check(CASES[name], "kernel") == {"pack_topk": 1}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_usual_pack_is_made_as_the_definition_says(name):
+    pack_and_check(CASES[name], "reference")
+
+
+def test_programs_take_several_tiles_in_turn_where_rows_are_many(monkeypatch):
+    monkeypatch.setattr(topk_kernel, "_PROGRAMS", 2)  # else it takes thousands of rows
+    case = CASES["more rows than one program takes"]
+    assert len(case.rows) > 4 * topk_kernel.topk_constants(case.topk, None)["ROWS"]
+    pack_and_check(case, "kernel")
 
 
 def test_the_usual_pack_takes_four_launches():

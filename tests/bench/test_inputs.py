@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onelaunch import WindowGroup
+from onelaunch import StepBuilder, WindowGroup
 from onelaunch.bench.inputs import ROWS, bytes_moved, step_inputs, window_groups
 
 CPU = torch.device("cpu")
@@ -42,3 +42,28 @@ def test_bytes_of_a_step_worked_by_hand():
     width = 9 * (1 + 4 * 192) + 4 * 50 + 8 * 9 + 4 * 2
     kept = 7 * (128 + 7) + 2 * (128 + 2)
     assert bytes_moved(step, [draft], max_tokens=50) == step_bytes + width + 4 * kept + 4 * 10
+
+
+@pytest.mark.parametrize("context", [300, 1000])  # windows cut at the first token, and far from it
+def test_bytes_are_those_of_a_counted_build(context):
+    step = step_inputs(16, CPU, context=context)  # requests of 7, 7 and 2 rows
+    for groups in window_groups(ragged=True):
+        builder = StepBuilder(groups, max_tokens=64, max_requests=3, device=CPU, backend="reference")
+        built = builder.build(step.batch, {group.name: step.inputs[group.name] for group in groups})
+        total = 4 * (16 + 4 + 3)
+        for group in groups:
+            table = step.inputs[group.name].block_table
+            read = set()
+            for row, request in enumerate(built.token_to_request.tolist()):
+                last = int(step.batch.seq_lens[request] - step.batch.query_start_loc[request + 1]) + row
+                first = last - 127
+                if not group.causal:
+                    last = int(step.batch.seq_lens[request]) - 1
+                    first = last + 1 - step.query_lens[request] - 128
+                read |= {(request, position // 64) for position in range(max(first, 0), last + 1)}
+            assert max(block for _, block in read) < table.shape[1]
+            indptr = built[group.name].ragged_indptr
+            assert indptr is not None
+            outputs = 16 * (1 + 4 * group.width) + 4 * 64 + 4 * int(indptr[-1]) + 4 * 17
+            total += outputs + 8 * 16 + 4 * len(read)
+        assert bytes_moved(step, groups, max_tokens=64) == total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,23 @@ def test_tables_show_times_spreads_and_verdicts():
     assert "**not met**" in text
 
 
+def test_a_missing_time_is_a_dash_and_a_spread_of_zero_is_shown():
+    records = [record("usual", 7, 60) | {"p10": 0.0}, record("onelaunch", 7, 3) | {"p90": None}]
+    text = markdown({**RESULT, "records": records})
+    assert "| 7 | 60.00 (0.00-9.00) | - | 3.00 |" in text
+
+
+def test_tables_without_spreads_have_medians_alone():
+    text = markdown(RESULT, spreads=False)
+    assert "| 7 | 60.00 | 14.00 | 3.00 |" in text
+    assert "p10" not in text
+
+
+def test_the_kept_tables_are_drawn_from_the_kept_result():
+    folder = Path(__file__).parents[2] / "benchmarks" / "results"
+    assert markdown(json.loads((folder / "h200.json").read_text())) == (folder / "h200.md").read_text()
+
+
 def test_a_kept_result_is_shown_and_drawn_without_a_gpu(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     kept, table, plot = (tmp_path / name for name in ("r.json", "r.md", "r.png"))
@@ -71,7 +89,30 @@ def test_a_kept_result_is_shown_and_drawn_without_a_gpu(capsys, tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"records": []}', '{"records": [{"arm": "usual"}]}'])
+def without(field: str) -> str:
+    return json.dumps({name: value for name, value in RESULT.items() if name != field})
+
+
+def with_record(**fields: object) -> str:
+    return json.dumps({**RESULT, "records": [{"arm": "usual", "rows": 7, **fields}]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "[1]",
+        "{}",
+        json.dumps({**RESULT, "records": []}),
+        '{"records": [{"arm": "usual"}]}',
+        without("device"),
+        without("copy_bandwidth_gb_s"),
+        with_record(arm=["usual"]),
+        with_record(rows="7"),
+        with_record(device_us="fast"),
+    ],
+)
 def test_a_file_that_is_no_result_is_refused(capsys, tmp_path, text):
     kept = tmp_path / "r.json"
     kept.write_text(text)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 
 import pytest
 
 from onelaunch.cli import main
+from onelaunch.proof import case_file
+from onelaunch.proof.compare import Mismatch
+from onelaunch.proof.features import FEATURES
+from onelaunch.proof.random_cases import random_case
+from onelaunch.proof.topk_cases import TOPK_FEATURES
+from onelaunch.proof.verify import Failure, VerifyResult
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -64,6 +72,41 @@ def test_a_difference_writes_a_case_that_replays(capsys, tmp_path, fault):
     assert "all outputs equal" in out
 
 
+def test_a_folder_takes_the_case_under_its_usual_name(capsys, tmp_path, fault):
+    status, _, err = run(capsys, "--cases", 20, "--out", tmp_path)
+    assert status == 1
+    assert str(tmp_path / "onelaunch-case.json") in err
+    assert (tmp_path / "onelaunch-case.json").is_file()
+
+
+def test_a_replay_writes_its_result_too(capsys, tmp_path, fault):
+    case, out = tmp_path / "case.json", tmp_path / "out.json"
+    run(capsys, "--cases", 20, "--out", case)
+    status, _, _ = run(capsys, "--case", case, "--json", out)
+    assert status == 1
+    kept = json.loads(out.read_text())
+    assert kept["steps"] == 1
+    assert "lengths" in kept["mismatches"][0]
+
+
+def test_a_difference_that_does_not_repeat_is_called_one(capsys, tmp_path, monkeypatch):
+    case = random_case(0)
+    failure = Failure([case], [Mismatch("swa.0", "lengths", (0,), 1, 2)], repeats=False)
+    # The package's attribute of this name is the command, not its module.
+    module = sys.modules["onelaunch.cli.verify"]
+    monkeypatch.setattr(module, "run_verify", lambda *_, **__: VerifyResult(failure=failure))
+    status, _, err = run(capsys, "--out", tmp_path)
+    assert status == 1
+    assert "but not when the case was built again" in err
+    assert case_file.read(tmp_path / "onelaunch-case.json") == [case]
+
+
+def test_features_that_were_never_reached_are_shown_with_a_zero(capsys):
+    _, out, _ = run(capsys, "--cases", 1)
+    assert re.search(r"\b0  top-k over 1024\b", out)
+    assert all(feature in out for feature in (*FEATURES, *TOPK_FEATURES))
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -71,6 +114,9 @@ def test_a_difference_writes_a_case_that_replays(capsys, tmp_path, fault):
         (["--case", "no-such-file.json"], "no-such-file.json"),
         (["--out", "no/such/folder/case.json"], "out is no/such/folder/case.json"),
         (["--json", "no/such/folder/out.json"], "json is no/such/folder/out.json"),
+        (["--json", "."], "json is .: it must be a file"),
+        (["--device", "tpu"], "device is 'tpu'"),
+        (["--seed", -1], "--seed"),
     ],
 )
 def test_bad_input_is_named(capsys, arguments, named):

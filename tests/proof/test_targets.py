@@ -22,7 +22,9 @@ def test_every_kernel_compiles_for_every_target_without_a_spill():
     assert all(one.registers > 0 for one in found)
     assert [f"{one.kernel} for {one.target}: {one.spills}" for one in found if one.spills] == []
     for one in found:
-        if one.target.startswith("gfx"):  # the address table, which no step writes
+        if one.target.startswith("gfx") and not one.kernel.startswith(
+            "usual "
+        ):  # the address table, which no step writes
             assert one.scalar_sources == (1 if one.kernel.startswith("build_step") else 0), one
             # The generation, a first look at the words, and another in the loop.
             assert one.uncached_loads == 0 if "dense" in one.kernel else one.uncached_loads >= 3, one
@@ -70,6 +72,14 @@ def test_stack_and_local_memory_count_as_spills_on_nvidia():
 def test_an_assembly_that_does_not_tell_is_an_error(read):
     with pytest.raises(ValueError, match="does not tell"):
         read("k", "a target", "no such thing")
+
+
+def test_a_process_that_says_a_lot_before_it_fails_does_not_hang(monkeypatch, tmp_path):
+    # A compiler that fails dumps its program: more than a pipe holds.
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.stderr.write('dump' * 100_000)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RuntimeError, match="compiling for sm_11 failed"):
+        compile_all_apart(["sm_11"], lambda found: None)
 
 
 def test_what_a_failed_process_said_is_told():

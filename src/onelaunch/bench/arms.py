@@ -59,10 +59,18 @@ class Arm:
 
     def mismatches(self) -> list[Mismatch]:
         """What differs between the outputs of a run and the usual build's, over poisoned buffers."""
-        found: list[Mismatch] = []
+        self.poison()
+        self.run()
+        return self.differences()
+
+    def poison(self) -> None:
+        """Overwrite all outputs, so that only a run makes them right again."""
         for build in self.builds:
             poison(build.builder)
-        self.run()
+
+    def differences(self) -> list[Mismatch]:
+        """What differs between the outputs as they are and the usual build's; poison them before the run."""
+        found: list[Mismatch] = []
         for build in self.builds:
             builder = build.builder
             usual = _builder(builder.groups, build.batch, "reference", builder.device)

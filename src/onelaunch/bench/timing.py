@@ -35,10 +35,15 @@ class Spread:
 
 
 def device_times(arms: Sequence[Arm], rounds: int) -> dict[str, Spread]:
-    """Device time of a step in a graph of many, the inputs in L2."""
+    """Device time of a step in a graph of many, the inputs in L2.
+
+    Every arm's outputs are poisoned once its graph is recorded: what they hold afterwards, replays wrote.
+    """
     runs: dict[str, Callable[[], None]] = {}
     for arm in arms:
         runs[arm.name] = _repeated(arm, _STEPS_PER_GRAPH)
+    for arm in arms:
+        arm.poison()
     times: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(rounds + 1):
         for name, run in runs.items():

@@ -53,10 +53,8 @@ def bench(
     if plot_out is not None:
         report.require_matplotlib()
     console = Console()
-    if kept is not None:
-        result = _read(kept)
-    else:
-        result = _measured(console, tuple(rows or ROWS), rounds, quick, seed)
+    wanted = tuple(rows or ROWS)
+    result = _read(kept) if kept is not None else _measured(console, wanted, rounds, quick, seed)
     if json_out is not None:
         json_out.write_text(json.dumps(result, indent=1) + "\n")
     console.print(Markdown(report.markdown(result, spreads=False)))  # a terminal is too narrow for them
@@ -99,4 +97,4 @@ def _measured(
                 progress=lambda count, what: console.print(f"{count:,} rows: all arms equal, {what}"),
             )
         except ArmMismatch as error:
-            raise CheckFailed(f"outputs differ, nothing is timed: {error}") from None
+            raise CheckFailed(f"outputs differ, so no times are reported: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.proof import case_file
+from onelaunch.proof.compare import Mismatch
 from onelaunch.proof.features import FEATURES
 from onelaunch.proof.topk_cases import TOPK_FEATURES
 from onelaunch.proof.verify import VerifyResult, run_steps
 from onelaunch.proof.verify import verify as run_verify
 
-_GPU_CASES, _CPU_CASES = 2_000, 40  # Triton's interpreter takes about half a second a case
+_GPU_CASES, _CPU_CASES = 2_000, 120  # in Triton's interpreter a case takes 0.1 to 0.2 s
+_FILE_NAME = "onelaunch-case.json"
 
 
 def verify(
@@ -34,8 +37,8 @@ def verify(
         Path | None,
         typer.Option(exists=True, dir_okay=False, readable=True, help="Replay this case file instead."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where to write the case that differs, if one does.")] = Path(
-        "onelaunch-case.json"
+    out: Annotated[Path, typer.Option(help="File or folder for the case that differs, if one does.")] = Path(
+        _FILE_NAME
     ),
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write the result to this file.")
@@ -44,12 +47,15 @@ def verify(
     """Build random batches by both paths and compare every output, exactly."""
     console = Console()
     chosen = chosen_device(device)
-    if case is not None:
-        _replay(console, case, chosen)
-        return
-    for name, path in (("out", out), ("json", json_out)):
-        if path is not None and not path.absolute().parent.is_dir():  # not after the whole run
+    out = out / _FILE_NAME if out.is_dir() else out
+    for name, path in (("out", out), ("json", json_out)):  # not after the whole run
+        if path is not None and not path.absolute().parent.is_dir():
             raise ValueError(f"{name} is {path}: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            raise ValueError(f"{name} is {path}: it must be a file, not a folder")
+    if case is not None:
+        _replay(console, case, chosen, json_out)
+        return
     wanted = cases or (_GPU_CASES if chosen.type == "cuda" else _CPU_CASES)
     with Progress(
         TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
@@ -62,17 +68,27 @@ def verify(
     if result.failure is not None:
         case_file.write(out, result.failure.steps)
     if json_out is not None:
-        _write_json(json_out, result, seed, chosen)
+        run = {
+            "device": _name(chosen),
+            "seed": seed,
+            "cases": result.cases,
+            "builds": result.builds,
+            "packs": result.packs,
+            "covered": {name: result.covered[name] for name in (*FEATURES, *TOPK_FEATURES)},
+        }
+        _write_json(json_out, run, [] if result.failure is None else result.failure.mismatches)
     if result.failure is not None:
-        raise CheckFailed(
-            f"the paths differ: {result.failure.mismatches[0]}; case written, "
-            f"replay it with: onelaunch verify --case {out}"
-        )
+        found = f"the paths differ: {result.failure.mismatches[0]}"
+        if not result.failure.repeats:
+            raise CheckFailed(f"{found}; but not when the case was built again; it is kept in {out}")
+        raise CheckFailed(f"{found}; case written, replay it with: onelaunch verify --case {out}")
 
 
-def _replay(console: Console, path: Path, device: torch.device) -> None:
+def _replay(console: Console, path: Path, device: torch.device, json_out: Path | None) -> None:
     steps = case_file.read(path)
     mismatches = run_steps(steps, device)
+    if json_out is not None:
+        _write_json(json_out, {"device": _name(device), "case": str(path), "steps": len(steps)}, mismatches)
     for mismatch in mismatches:
         console.print(f"  {mismatch}", markup=False)
     if mismatches:
@@ -91,15 +107,10 @@ def _print(console: Console, result: VerifyResult) -> None:
         console.print(f"stopped at case {result.cases:,}, after {counts}", highlight=False)
 
 
-def _write_json(path: Path, result: VerifyResult, seed: int, device: torch.device) -> None:
-    failure = result.failure
-    kept = {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "seed": seed,
-        "cases": result.cases,
-        "builds": result.builds,
-        "packs": result.packs,
-        "covered": {name: result.covered[name] for name in (*FEATURES, *TOPK_FEATURES)},
-        "mismatches": [] if failure is None else [str(mismatch) for mismatch in failure.mismatches],
-    }
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _write_json(path: Path, run: dict[str, object], mismatches: Sequence[Mismatch]) -> None:
+    kept = {**run, "mismatches": [str(mismatch) for mismatch in mismatches]}
     path.write_text(json.dumps(kept, indent=2) + "\n")

@@ -58,10 +58,13 @@ def from_json(text: str) -> list[AnyCase]:
     cases: list[AnyCase] = []
     for number, step in enumerate(steps):
         where = f"steps[{number}]"
-        if not isinstance(step, dict) or step.get("kind") not in _KINDS:
-            raise ValueError(f"{where}.kind must be one of {', '.join(_KINDS)}")
+        if not isinstance(step, dict):
+            raise ValueError(f"{where} is {step!r}: it must be an object")
+        kind = step.get("kind")
+        if not isinstance(kind, str) or kind not in _KINDS:
+            raise ValueError(f"{where}.kind is {kind!r}: it must be one of {', '.join(_KINDS)}")
         fields = {key: value for key, value in step.items() if key != "kind"}
-        cases.append(_record(_KINDS[step["kind"]], fields, where))
+        cases.append(_record(_KINDS[kind], fields, where))
     return cases
 
 
@@ -132,5 +135,5 @@ def _value(hint: Any, value: object, where: str) -> Any:
         return _record(typing.cast(type[Any], hint), value, where)
     # bool is an int in Python, but true is no number of rows.
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ValueError(f"{where} is {value!r}: it must be a {hint.__name__}")
+        raise ValueError(f"{where} is {value!r}: it must be of type {hint.__name__}")
     return value

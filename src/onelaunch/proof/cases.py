@@ -7,15 +7,22 @@ only the blocks that its rows can reach are listed, every other entry is the gro
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 
 from onelaunch.batch import DecodeBatch, GroupInputs
+from onelaunch.checks import check_int
 from onelaunch.groups import WindowGroup
 
 INT32_MAX = 2**31 - 1
+
+
+def check_int32(name: str, values: Iterable[int]) -> None:
+    """Each of ``values`` fits in int32; ValueError names the one that does not."""
+    for value in values:
+        check_int(name, value, -INT32_MAX - 1, INT32_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +33,19 @@ class Request:
         query_len: its rows; 0 makes it padding, and then ``seq_len`` may be any int32.
         seq_len: its tokens, this step's included.
         replay_start: no window KV exists below this position; None counts as 0.
+
+    Raises:
+        ValueError: naming the field that is out of range.
     """
 
     query_len: int
     seq_len: int
     replay_start: int | None = None
+
+    def __post_init__(self) -> None:
+        check_int("query_len", self.query_len, 0, INT32_MAX)
+        check_int32("seq_len", [self.seq_len])
+        check_int32("replay_start", [self.replay_start or 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,10 @@ class Blocks:
 
     first: int = 0
     blocks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_int("first", self.first, 0, INT32_MAX)
+        check_int32("blocks", self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +75,9 @@ class GroupCase:
             the two below.
         invalid_rows: rows of requests whose slot is -1.
         stale_rows: padding rows whose slot is not -1 but left over from an earlier step.
+
+    Raises:
+        ValueError: naming the field that is out of range.
     """
 
     group: WindowGroup
@@ -67,6 +89,12 @@ class GroupCase:
     slot_base: int = 0
     invalid_rows: tuple[int, ...] = ()
     stale_rows: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("columns", "stride_padding", "spare_rows"):
+            check_int(field, getattr(self, field), 0, INT32_MAX)
+        check_int32("filler", [self.filler])
+        check_int("slot_base", self.slot_base, -(2**63), 2**63 - 1 - INT32_MAX)  # a row's is added to it
 
     def block(self, request: int, logical: int) -> int | None:
         """Physical block of a logical one; None at or past the table's last column."""

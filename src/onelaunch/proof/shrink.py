@@ -66,15 +66,12 @@ def _simpler(steps: list[AnyCase]) -> Iterator[list[AnyCase]]:
 
 
 def _parts(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """Non-empty parts of a sequence, smaller ones first where that is cheap: halves, then all but one."""
-    if len(items) < 2:
-        return
-    half = len(items) // 2
-    yield items[:half]
-    yield items[half:]
-    if len(items) > 2:
-        for i in range(len(items)):
-            yield [*items[:i], *items[i + 1 :]]
+    """Non-empty parts of a sequence, small ones first: without a half, a quarter, ... one of it."""
+    size = len(items)
+    while size > 1:
+        size = -(-size // 2)
+        for first in range(0, len(items), size):
+            yield [*items[:first], *items[first + size :]]
 
 
 def _simpler_case(case: Case, *, alone: bool) -> Iterator[Case]:
@@ -82,9 +79,9 @@ def _simpler_case(case: Case, *, alone: bool) -> Iterator[Case]:
         yield _keep_requests(case, ())
     for kept in _parts(range(len(case.requests))):
         yield _keep_requests(case, kept)
-    spare = case.num_tokens - case.num_rows
-    for fewer in sorted({0, spare // 2, max(spare - 1, 0)}):
-        yield _cut_rows(case, case.num_rows + fewer)
+    yield _keep_padding(case, ())
+    for kept in _parts(range(case.num_rows, case.num_tokens)):
+        yield _keep_padding(case, kept)
     if alone:  # another capacity is another builder
         yield replace(case, max_tokens=max(case.num_tokens, 1))
         yield replace(case, max_requests=len(case.requests))
@@ -121,6 +118,8 @@ def _simpler_group(entry: GroupCase) -> Iterator[GroupCase]:
     for rows in _parts(entry.invalid_rows):
         yield replace(entry, invalid_rows=tuple(rows))
     yield replace(entry, invalid_rows=())
+    for rows in _parts(entry.stale_rows):
+        yield replace(entry, stale_rows=tuple(rows))
     yield replace(entry, stale_rows=())
     # Blocks that can be told apart by eye, and a table that has them all.
     yield replace(
@@ -149,8 +148,9 @@ def _keep_requests(case: Case, kept: Iterable[int]) -> Case:
     )
 
 
-def _cut_rows(case: Case, num_tokens: int) -> Case:
-    order = list(range(num_tokens))
+def _keep_padding(case: Case, kept: Iterable[int]) -> Case:
+    """The case with these of its padding rows only."""
+    order = [*range(case.num_rows), *kept]
     return _renumber(case, order, requests=case.requests, tables=[entry.tables for entry in case.groups])
 
 

@@ -38,6 +38,9 @@ _GROUPS: dict[str, tuple[WindowGroup, ...]] = {
     "wide": (WindowGroup("swa.0", 1000, 48),),
 }
 _TOPK = (1, 64, 512, 2048)
+# The usual build's kernels: a program of one row, so their constants are the widths alone.
+_REFERENCE_WIDTHS = {"target": (128, 128, True), "draft": (128, 192, False)}
+_REFERENCE_PREFIX = "usual "
 _PROCESSES = 2
 
 
@@ -89,7 +92,7 @@ def num_variants() -> int:
     """Kernels that :func:`compile_all` compiles for a target."""
     from onelaunch.kernels.launch import TILES
 
-    return len(_GROUPS) * len(TILES) + len(_TOPK)
+    return len(_GROUPS) * len(TILES) + len(_TOPK) + sum(1 for _ in _reference_kernels())
 
 
 def _gpu_target(name: str) -> Any:
@@ -112,6 +115,40 @@ def _variants() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             yield kernel, partial(compile_step, spec, tile)
     for topk in _TOPK:
         yield f"pack_topk {topk}", partial(compile_topk, topk)
+    for name, kernel, constants in _reference_kernels():
+        yield _REFERENCE_PREFIX + name, partial(_compile_reference, kernel, constants)
+
+
+def _reference_kernels() -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """The Triton steps of the usual build: name, kernel and compile-time arguments."""
+    from onelaunch._triton import triton
+    from onelaunch.reference import gpu_steps, gpu_topk
+
+    yield "token_to_request", gpu_steps._token_to_request_kernel, {"BLOCK": gpu_steps._REQUEST_BLOCK}
+    yield "slot_mapping", gpu_steps._slot_mapping_kernel, {"BLOCK_SIZE": 64}
+    for name, (window, width, causal) in _REFERENCE_WIDTHS.items():
+        row = {"WIDTH": width, "COLUMNS": triton.next_power_of_2(width)}
+        facts = {"WINDOW": window, "BLOCK_SIZE": 64, "CAUSAL": causal, "HAS_REPLAY": causal}
+        yield f"window_indices {name}", gpu_steps._window_indices_kernel, row | facts
+        yield f"row_count {name}", gpu_steps._row_count_kernel, row
+        yield f"compact {name}", gpu_steps._compact_kernel, row
+    widest = {"COLUMNS": _TOPK[-1]}
+    yield f"topk_lengths {_TOPK[-1]}", gpu_topk._lengths_kernel, widest
+    yield f"topk_map {_TOPK[-1]}", gpu_topk._map_kernel, widest
+
+
+def _compile_reference(kernel: Any, constants: dict[str, Any], target: Any) -> Any:
+    import triton
+    from triton.compiler import ASTSource
+
+    pointers = {"is_valid_ptr": "*i1"}
+    if kernel.fn.__name__ == "_slot_mapping_kernel":
+        pointers["out_ptr"] = "*i64"
+    signature = {
+        name: pointers.get(name, "*i32") if name.endswith("_ptr") else "i32" for name in kernel.arg_names
+    } | dict.fromkeys(constants, "constexpr")
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs={})
+    return triton.compile(source, target=target)
 
 
 def resources(kernel: str, target: str, asm: dict[str, Any]) -> Resources:
@@ -179,16 +216,19 @@ def _compile_share(targets: Sequence[str], each: Callable[[Resources], None]) ->
         "for found in compile_all(sys.argv[1:]):\n"
         "    print(json.dumps(dataclasses.asdict(found)), flush=True)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *targets],
-        env={**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        for line in process.stdout:
-            each(Resources(**json.loads(line)))
-        said = process.stderr.read().strip().splitlines()
+    # A compiler that fails dumps its program: more than a pipe holds, and nobody reads it meanwhile.
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *targets],
+            env={**os.environ, "TRITON_INTERPRET": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                each(Resources(**json.loads(line)))
+        errors.seek(0)
+        said = errors.read().strip().splitlines()
     if process.returncode:
         raise RuntimeError(f"compiling for {', '.join(targets)} failed: {said[-1] if said else 'no message'}")

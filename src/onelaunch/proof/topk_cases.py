@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from onelaunch.proof.cases import INT32_MAX
+from onelaunch.checks import check_int
+from onelaunch.proof.cases import INT32_MAX, check_int32
+from onelaunch.topk import MAX_TOPK
 
 TOPK_FEATURES = (
     "top-k",
@@ -57,6 +59,14 @@ class TopkCase:
     stride_padding: int = 0
 
     def __post_init__(self) -> None:
+        check_int("topk", self.topk, 1, MAX_TOPK)
+        check_int("stride_padding", self.stride_padding, 0, INT32_MAX)
+        check_int32("token_to_request", self.token_to_request)
+        for field, lists in (("rows", self.rows), ("block_table", self.block_table)):
+            for values in lists:
+                check_int32(field, values)
+        for row in self.padded_rows:
+            check_int("padded_rows", row, 0, len(self.rows) - 1)
         if len(self.token_to_request) != len(self.rows):
             raise ValueError(
                 f"token_to_request has {len(self.token_to_request)} entries: it must have {len(self.rows)}"
@@ -142,9 +152,10 @@ def random_topk_case(seed: int, *, large: bool = False) -> TopkCase:
     overrun = rng.random() < 0.3
     limit = columns * block_size * (2 if overrun else 1)
     no_blocks = 0.1 if rng.random() < 0.3 else 0.0
+    negative = rng.choice((-1, -1, -7, -INT32_MAX - 1))
 
     def block() -> int:
-        return -1 if rng.random() < no_blocks else rng.randint(max(highest - 1000, 0), highest - 1)
+        return negative if rng.random() < no_blocks else rng.randint(max(highest - 1000, 0), highest - 1)
 
     def row() -> tuple[int, ...]:
         kept = rng.choice((0, 1, topk, rng.randint(0, topk)))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import torch
 
 from onelaunch.builder import StepBuilder
+from onelaunch.checks import check_int
 from onelaunch.groups import WindowGroup
 from onelaunch.proof.case_file import AnyCase
 from onelaunch.proof.cases import Case
@@ -23,6 +25,12 @@ from onelaunch.topk import pack_topk
 _DRAWS = 10
 _TOPK, _SEQUENCE = 4, 9
 
+# Draws of a seed: the next seed's start after them.
+_SEED_DRAWS = 1_000_003
+
+# Cases built before a failing one that are tried with it when it does not fail alone.
+_EARLIER = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -30,11 +38,14 @@ class Failure:
 
     Attributes:
         steps: what fails, made small; steps run in order on one pair of builders.
-        mismatches: of the last step.
+        mismatches: of the first step that differs.
+        repeats: whether ``steps`` fail on new builders too; else they are as they were drawn, and
+            ``mismatches`` is what was seen once: a race, say.
     """
 
     steps: list[AnyCase]
     mismatches: list[Mismatch]
+    repeats: bool
 
 
 @dataclass(slots=True)
@@ -120,14 +131,26 @@ def verify(
         seed: decides all of them, together with the kind of device.
         device: a GPU, or the CPU: small cases then, as the kernel runs in Triton's interpreter.
         progress: called after each case with the number done.
+
+    Raises:
+        ValueError: ``cases`` or ``seed`` is out of range.
     """
+    check_int("cases", cases, 1, 2**63 - 1)
+    check_int("seed", seed, 0, 2**63 - 1)
     result = VerifyResult()
     pairs: dict[object, _Pair] = {}
-    for steps in _drawn(seed, large=device.type != "cpu"):
+    large = device.type != "cpu"
+    first = seed * _SEED_DRAWS
+    for number in count(first):
+        steps = _draw(number, large=large)
         for i, case in enumerate(steps):
             if result.cases == cases:
                 return result
-            mismatches = _run(case, pairs, device)
+            try:
+                mismatches = _run(case, pairs, device)
+            except Exception as error:
+                error.add_note(f"while building case {result.cases + 1} of seed {seed}")
+                raise
             result.cases += 1
             if isinstance(case, TopkCase):
                 result.packs += 1
@@ -136,26 +159,51 @@ def verify(
                 result.builds += 1
                 result.covered.update(features(case))
             if mismatches:
-                small = shrink(steps[: i + 1], lambda trial: bool(run_steps(trial, device)))
-                # On fresh builders it may pass: then what older cases left behind in them mattered.
-                found = run_steps(small, device)
-                result.failure = Failure(small, found or mismatches)
+                failing = steps[: i + 1]
+                earlier = _earlier(failing[0], range(first, number), large=large)
+                result.failure = _failure(failing, earlier, mismatches, device)
                 return result
             if progress is not None:
                 progress(result.cases)
     raise AssertionError("draws never end")
 
 
-def _drawn(seed: int, *, large: bool) -> Iterator[list[AnyCase]]:
-    """Cases without end: each a list of steps for one pair of builders."""
+def _draw(number: int, *, large: bool) -> list[AnyCase]:
+    """The steps of one draw, for one pair of builders."""
     all_setups = setups(large=large)
-    number = seed * 1_000_003
-    while True:
-        setup = all_setups[number % len(all_setups)]
-        if number % _DRAWS == _TOPK:
-            yield [random_topk_case(number, large=large)]
-        elif number % _DRAWS == _SEQUENCE:
-            yield [*random_sequence(number, setup)]
-        else:
-            yield [random_case(number, setup)]
-        number += 1
+    # Both remainders alone would move in step: some setups would never be drawn for a sequence.
+    setup = all_setups[(number + number // _DRAWS) % len(all_setups)]
+    if number % _DRAWS == _TOPK:
+        return [random_topk_case(number, large=large)]
+    if number % _DRAWS == _SEQUENCE:
+        return [*random_sequence(number, setup)]
+    return [random_case(number, setup)]
+
+
+def _earlier(case: AnyCase, numbers: range, *, large: bool) -> list[AnyCase]:
+    """The last cases drawn before ``case`` for its builders, oldest first."""
+    if isinstance(case, TopkCase):
+        return []
+    before: list[AnyCase] = []
+    for number in reversed(numbers):
+        steps = _draw(number, large=large)
+        if isinstance(steps[0], Case) and steps[0].setup == case.setup:
+            before = [*steps, *before]
+            if len(before) >= _EARLIER:
+                break
+    return before[-_EARLIER:]
+
+
+def _failure(
+    steps: list[AnyCase], earlier: list[AnyCase], mismatches: list[Mismatch], device: torch.device
+) -> Failure:
+    """The failing steps made small, together with ``earlier`` ones only if they fail no other way."""
+
+    def fails(trial: list[AnyCase]) -> bool:
+        return bool(run_steps(trial, device))
+
+    for whole in (steps, [*earlier, *steps]):
+        if fails(whole):
+            small = shrink(whole, fails)
+            return Failure(small, run_steps(small, device) or mismatches, repeats=True)
+    return Failure(steps, mismatches, repeats=False)

@@ -1,7 +1,8 @@
 """The steps as one launch each, the way engines run them: small Triton kernels of one program a row.
 
-Baseline and fallback, so kept as plain as what it stands for. Shares no code with the one-launch
-kernel: the two are compared with each other.
+Baseline and fallback, so kept as plain as what it stands for, scalar loads of per-step inputs included (on
+some AMD GPUs those may be stale in a replayed graph: ROCm/ATOM 1434; the one-launch kernel has none). Shares
+no code with the one-launch kernel: the two are compared with each other.
 """
 
 from __future__ import annotations
