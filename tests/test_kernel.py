@@ -133,6 +133,33 @@ def test_the_most_negative_block_wraps_to_no_slot():
     build_and_check(builder(TARGET), batch, inputs)
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        TARGET,
+        DRAFT,
+        WindowGroup("maker", window=128, block_size=64, make_slots=True),
+        WindowGroup("wide", window=1000, block_size=64),
+    ],
+    ids=lambda group: group.name,
+)
+@pytest.mark.parametrize("extreme", [2**31 - 1, 2**31 - 64, 2**31 - 1000, -(2**31), -(2**31) + 2])
+def test_no_seq_len_and_no_replay_start_makes_an_offset_wrap(group, extreme):
+    # Products and differences of positions that pass 2^31 would read outside the table.
+    batch = DecodeBatch(int32(0, 3, 5, 7, 9), int32(extreme, 100, 1, 100), 9, int32(0, extreme, 2**31 - 1, 0))
+    valid = slots(9, 9)
+    valid[1] = -1
+    inputs = {group.name: GroupInputs(table(4, 4), None if group.make_slots else valid)}
+    build_and_check(builder(group), batch, inputs)
+
+
+def test_the_last_position_of_the_longest_sequence_has_its_block():
+    group = WindowGroup("long blocks", window=128, block_size=2**20)
+    batch = DecodeBatch(int32(0, 2), int32(2**31 - 1), 2)
+    blocks = torch.arange(2048, dtype=torch.int32, device=DEVICE).flip(0)[None]
+    build_and_check(builder(group), batch, {"long blocks": GroupInputs(blocks, slots(2, 2))})
+
+
 def test_a_table_that_reaches_past_two_to_the_31_positions():
     # 4,100 blocks of 2^20: as int32 their product is small, and positions would seem to be past the table.
     group = WindowGroup("long blocks", window=128, block_size=2**20)

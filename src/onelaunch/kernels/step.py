@@ -132,7 +132,8 @@ def _build_rows(
         REQUESTS,
     )
     table_row = block_table_ptr + tl.maximum(request, 0).to(tl.int64) * block_table_stride
-    table_end = tl.minimum(num_blocks, 2147483647 // BLOCK_SIZE) * BLOCK_SIZE
+    # A table may reach past every position that int32 holds.
+    table_end = tl.where(num_blocks > 2147483647 // BLOCK_SIZE, 2147483647, num_blocks * BLOCK_SIZE)
     # Entries of the row that have a block at all: below the width, and in the table.
     count = tl.maximum(tl.minimum(tl.minimum(length, WIDTH), table_end - start), 0)
 

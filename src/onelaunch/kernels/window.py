@@ -66,7 +66,8 @@ def request_facts(
         exists = candidate < num_requests
         q_start = tl.load(query_start_loc_ptr + candidate, mask=exists, other=2147483647)
         q_end = tl.load(query_start_loc_ptr + 1 + candidate, mask=exists, other=0)
-        seq_len = tl.load(seq_lens_ptr + candidate, mask=exists, other=0)
+        # Bounded below, so that no difference wraps: a row before its sequence has length 0 anyhow.
+        seq_len = tl.maximum(tl.load(seq_lens_ptr + candidate, mask=exists, other=0), -1073741824)
         if CAUSAL:
             replay_start = tl.load(replay_start_ptr + candidate, mask=exists, other=0)
         reached = tl.max(q_end)
@@ -147,7 +148,8 @@ def row_windows(
         start = tl.maximum(first - WINDOW, 0)
         end = second
     live = (request >= 0) & (slot >= 0)
-    return request, slot, start, tl.where(live, tl.maximum(end - start, 0), 0)
+    # Compared first: of a negative end and a replay start near 2^31 the difference wraps.
+    return request, slot, start, tl.where(live & (end > start), end - start, 0)
 
 
 @triton.jit
@@ -169,28 +171,28 @@ def window_blocks(table_row, start, count, SPAN: tl.constexpr, BLOCK_SIZE: tl.co
 
     kept: how many of each row's positions have a block that is not negative. It needs a load a block, not a
     load an entry.
-    shifts: inside a block, slots and positions run together: ``slot = position + (block - logical) *
-    BLOCK_SIZE``. So a row's entries are its columns plus one number for each of its blocks; these, unless the
-    window is too wide to hold them in registers.
+    shifts: inside a block, slots and columns run together: ``slot = column + block * BLOCK_SIZE - begin``,
+    where the block's first position is column ``begin``. So a row's entries are its columns plus one number
+    for each of its blocks; these, unless the window is too wide to hold them in registers.
     """
-    end = start + count
+    # Columns, not positions: a position's block may end at 2^31, which int32 cannot hold.
     first = first_block(start, BLOCK_SIZE)
+    into_block = start - first * BLOCK_SIZE
     if SPAN <= SELECTED_BLOCKS:
         kept = start * 0
         shifts = ()
         for i in tl.static_range(SPAN):
-            logical = first + i
-            entries = tl.minimum(end, (logical + 1) * BLOCK_SIZE) - tl.maximum(start, logical * BLOCK_SIZE)
-            block = load_blocks(table_row, logical, entries > 0, BLOCK_SIZE)
+            begin = i * BLOCK_SIZE - into_block
+            entries = tl.minimum(count, begin + BLOCK_SIZE) - tl.maximum(begin, 0)
+            block = load_blocks(table_row, first + i, entries > 0, BLOCK_SIZE)
             kept += tl.where(block >= 0, tl.maximum(entries, 0), 0)
-            shifts = shifts + (start + (block - logical) * BLOCK_SIZE,)
+            shifts = shifts + (block * BLOCK_SIZE - begin,)
     else:
         BLOCKS: tl.constexpr = triton.next_power_of_2(SPAN)
-        logical = first[None, :] + tl.arange(0, BLOCKS)[:, None]
-        entries = tl.minimum(end[None, :], (logical + 1) * BLOCK_SIZE) - tl.maximum(
-            start[None, :], logical * BLOCK_SIZE
-        )
-        block = tl.load(table_row[None, :] + logical, mask=entries > 0, other=-1)
+        number = tl.arange(0, BLOCKS)[:, None]
+        begin = number * BLOCK_SIZE - into_block[None, :]
+        entries = tl.minimum(count[None, :], begin + BLOCK_SIZE) - tl.maximum(begin, 0)
+        block = tl.load(table_row[None, :] + (first[None, :] + number), mask=entries > 0, other=-1)
         kept = tl.sum(tl.where(block >= 0, entries, 0), axis=0)
         shifts = (start,)
     return kept, shifts

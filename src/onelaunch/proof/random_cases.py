@@ -144,7 +144,7 @@ def _requests(rng: random.Random, counts: list[int], setup: Setup) -> tuple[Requ
             return None
         if rng.random() < 0.7:
             return min(max(length - rng.randint(1, max(windows)), 0), INT32_MAX)
-        return rng.choice((-1, 0, max(length, 0), max(length - 1, 0), LONG * 2))
+        return rng.choice((-1, 0, max(length, 0), max(length - 1, 0), INT32_MAX))
 
     made = []
     for count in counts:

@@ -51,7 +51,8 @@ def _slot_mapping_kernel(
     if num_requests > 0:
         if row < tl.load(query_start_loc_ptr + num_requests):
             req = tl.load(token_to_request_ptr + row)
-            position = tl.load(seq_lens_ptr + req) - tl.load(query_start_loc_ptr + req + 1) + row
+            seq_len = tl.maximum(tl.load(seq_lens_ptr + req), -1073741824)
+            position = seq_len - tl.load(query_start_loc_ptr + req + 1) + row
             logical = position // BLOCK_SIZE
             if (position >= 0) & (logical < num_blocks):
                 block = tl.load(block_table_ptr + req.to(tl.int64) * block_table_stride + logical)
@@ -105,7 +106,8 @@ def _window_indices_kernel(
     if live:
         req = tl.load(token_to_request_ptr + row)
         q_start = tl.load(query_start_loc_ptr + req)
-        seq_len = tl.load(seq_lens_ptr + req)
+        # Bounded below, so that no difference wraps: a row before its sequence has length 0 anyhow.
+        seq_len = tl.maximum(tl.load(seq_lens_ptr + req), -1073741824)
         prefix = seq_len - (tl.load(query_start_loc_ptr + req + 1) - q_start)
         if CAUSAL:
             position = prefix + row - q_start
@@ -116,7 +118,7 @@ def _window_indices_kernel(
         else:
             start = tl.maximum(prefix - WINDOW, 0)
             end = seq_len
-        length = tl.maximum(end - start, 0)
+        length = tl.where(end > start, end - start, 0)
         tl.store(lengths_ptr + row, length)
         p = start + column
         logical = p // BLOCK_SIZE
