@@ -27,7 +27,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ROCM_INDEX = "https://download.pytorch.org/whl/rocm7.2"
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("plots", "test", "dev")
+EXTRAS = ("plots", "engine", "proof", "test", "dev")
 
 VLLM = "vllm==0.33.0"
 # What vLLM's metadata builders import: its own list would bring CUDA and more.

@@ -1,0 +1,63 @@
+"""How one request samples: what the server and offline callers ask for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MAX_LOGPROBS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """Sampling of one request.
+
+    Attributes:
+        max_tokens: tokens to generate at most, at least 1.
+        temperature: 0 is greedy.
+        top_p: nucleus, in (0, 1].
+        top_k: candidates kept; 0 keeps all.
+        seed: makes a request's random numbers its own, whatever runs beside it; None takes one from the
+            engine's seed.
+        stop: strings that end the output; they are not part of it.
+        stop_token_ids: token ids that end the output; the token is part of it.
+        ignore_eos: go on after the end-of-sequence token.
+        min_tokens: no end-of-sequence or stop before so many tokens.
+        logprobs: most likely tokens returned with each generated one, 0 to 20; None returns no logprobs.
+        prompt_logprobs: the same of the prompt's tokens (from the second on).
+
+    Raises:
+        ValueError: a field is out of range.
+    """
+
+    max_tokens: int = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        _require("max_tokens", self.max_tokens, self.max_tokens >= 1, "at least 1")
+        in_range = math.isfinite(self.temperature) and self.temperature >= 0
+        _require("temperature", self.temperature, in_range, "finite and at least 0")
+        _require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
+        _require("top_k", self.top_k, self.top_k >= 0, "at least 0; 0 keeps all tokens")
+        _require("min_tokens", self.min_tokens, 0 <= self.min_tokens <= self.max_tokens, "0 to max_tokens")
+        if self.seed is not None:
+            _require("seed", self.seed, -(2**63) <= self.seed < 2**63, "a 64-bit integer")
+        _require("stop", self.stop, all(self.stop), "of strings that are not empty")
+        for name in ("logprobs", "prompt_logprobs"):
+            value = getattr(self, name)
+            if value is not None:
+                _require(name, value, 0 <= value <= MAX_LOGPROBS, f"0 to {MAX_LOGPROBS}")
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r}: it must be {expected}")
