@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from onelaunch.engine.checks import require
+
 MAX_LOGPROBS = 20
 
 
@@ -43,21 +45,16 @@ class SamplingParams:
     prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        _require("max_tokens", self.max_tokens, self.max_tokens >= 1, "at least 1")
+        require("max_tokens", self.max_tokens, self.max_tokens >= 1, "at least 1")
         in_range = math.isfinite(self.temperature) and self.temperature >= 0
-        _require("temperature", self.temperature, in_range, "finite and at least 0")
-        _require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        _require("top_k", self.top_k, self.top_k >= 0, "at least 0; 0 keeps all tokens")
-        _require("min_tokens", self.min_tokens, 0 <= self.min_tokens <= self.max_tokens, "0 to max_tokens")
+        require("temperature", self.temperature, in_range, "finite and at least 0")
+        require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
+        require("top_k", self.top_k, self.top_k >= 0, "at least 0; 0 keeps all tokens")
+        require("min_tokens", self.min_tokens, 0 <= self.min_tokens <= self.max_tokens, "0 to max_tokens")
         if self.seed is not None:
-            _require("seed", self.seed, -(2**63) <= self.seed < 2**63, "a 64-bit integer")
-        _require("stop", self.stop, all(self.stop), "of strings that are not empty")
+            require("seed", self.seed, -(2**63) <= self.seed < 2**63, "a 64-bit integer")
+        require("stop", self.stop, all(self.stop), "of strings that are not empty")
         for name in ("logprobs", "prompt_logprobs"):
             value = getattr(self, name)
             if value is not None:
-                _require(name, value, 0 <= value <= MAX_LOGPROBS, f"0 to {MAX_LOGPROBS}")
-
-
-def _require(name: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"{name} is {value!r}: it must be {expected}")
+                require(name, value, 0 <= value <= MAX_LOGPROBS, f"0 to {MAX_LOGPROBS}")
