@@ -82,7 +82,11 @@ class Runner:
             device,
             probabilistic=spec is not None and spec.draft_sample_method == "probabilistic",
         )
-        verifier = Verifier.of(spec, device)
+        verifier = (
+            Verifier("standard", 0)
+            if spec is None
+            else Verifier(spec.rejection_sample_method, k, spec.synthetic_acceptance_length)
+        )
         draft_builder = self._builders[1] if k else None
         self._step = Step(
             config, model, memory, groups, self._builders[0], draft_builder, self._state, verifier
@@ -142,7 +146,8 @@ class Runner:
         """Run one step; returns when its tokens are on the host."""
         with self._policed():
             _, prefills = split_decodes_and_prefills(batch)
-            captured = None if self._graphs is None or prefills else self._graphs.find(len(batch))
+            eager = self._graphs is None or prefills or _filters(batch)
+            captured = None if eager else self._graphs.find(len(batch))  # type: ignore[union-attr]
             with counting() as launches:
                 if captured is not None:
                     self._send(batch, captured.tensors.num_requests)
@@ -167,7 +172,8 @@ class Runner:
     def _send(self, batch: Sequence[Scheduled], num_requests: int) -> StepTensors:
         drafts = sum(scheduled.num_drafts for scheduled in batch)
         inputs = self._inputs.upload(batch, num_requests, self._budget(drafts))
-        return StepTensors(inputs, num_requests, self._num_rows(batch, num_requests))
+        num_rows = self._num_rows(batch, num_requests)
+        return StepTensors(inputs, num_requests, num_rows, filters=_filters(batch))
 
     def _num_rows(self, batch: Sequence[Scheduled], num_requests: int) -> int:
         """T: all rows that the step may have. A captured step has the most that its requests may need."""
@@ -205,3 +211,8 @@ class Runner:
             logprobs = sampled_logprobs(batch, t.logits[:count], t.token_ids[:count], token_ids)
             of_prompts = prompt_logprobs(batch, self._model, t.hidden, t.query_start_loc)
         return StepResult(token_ids, values[:, -2], values[:, -1], logprobs, of_prompts)
+
+
+def _filters(batch: Sequence[Scheduled]) -> bool:
+    """A request samples with top-k or top-p."""
+    return any(s.request.params.top_k or s.request.params.top_p < 1 for s in batch)

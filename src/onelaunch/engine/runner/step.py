@@ -46,6 +46,7 @@ class StepTensors:
     Attributes:
         num_requests, num_rows: R and T, padding included.
         prompt_tokens: [P] int64, of prefills; None in a step of decodes.
+        filters: a request samples with top-k or top-p, which takes a sort of the vocabulary.
         num_drafts: [R] int64, verified of each request.
         token_ids: [R, k + 1] int64, the tokens the step gives each request; -1 after them.
         num_accepted: [R] int64, of its drafts.
@@ -57,6 +58,7 @@ class StepTensors:
     num_requests: int
     num_rows: int
     prompt_tokens: Tensor | None = None
+    filters: bool = False
     num_drafts: Tensor | None = None
     query_start_loc: Tensor | None = None
     seq_lens: Tensor | None = None
@@ -205,8 +207,8 @@ class Step:
         probs = probabilities(
             logits.flatten(0, 1),
             inputs.temperature.repeat_interleave(steps),
-            inputs.top_k.repeat_interleave(steps),
-            inputs.top_p.repeat_interleave(steps),
+            inputs.top_k.repeat_interleave(steps) if t.filters else None,
+            inputs.top_p.repeat_interleave(steps) if t.filters else None,
         ).unflatten(0, (-1, steps))
         draft_probs = None if state.draft_probs is None else state.draft_probs[inputs.row]
         verified = self._verifier.verify(
@@ -243,7 +245,8 @@ class Step:
             if state.draft_probs is None:
                 previous = logits.argmax(-1)
             else:
-                probs.append(probabilities(logits, inputs.temperature, inputs.top_k, inputs.top_p))
+                filters = (inputs.top_k, inputs.top_p) if t.filters else ()
+                probs.append(probabilities(logits, inputs.temperature, *filters))
                 at = positions[:, step] + 1
                 previous = sample(probs[-1], uniform(inputs.seed, at, DRAFT, base.shape[-1]))
             chosen.append(previous)
