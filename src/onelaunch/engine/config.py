@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from onelaunch.checks import check_device
 from onelaunch.engine.cache.groups import cache_groups
 from onelaunch.engine.checks import is_int, is_number, one_of, require
 from onelaunch.engine.model.config import PRESETS, ModelConfig
+from onelaunch.syncs import MODES
 
 _ATTENTION = ("dense", "ragged")
+_SYNC_CHECK = "ONELAUNCH_SYNC_CHECK"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +151,7 @@ class EngineConfig:
         num_blocks: int | None = None,
         enable_prefix_caching: bool = True,
         enforce_eager: bool = False,
-        sync_check: str = "off",
+        sync_check: str | None = None,
         seed: int = 0,
     ) -> EngineConfig:
         """A checked configuration.
@@ -162,6 +165,7 @@ class EngineConfig:
             speculative: or its JSON; None turns drafting off.
             max_num_batched_tokens: 512 on a CPU, 2,048 on a GPU when None; never below one decode step of all
                 requests.
+            sync_check: the environment's ``ONELAUNCH_SYNC_CHECK``, or "off", when None.
             num_blocks: enough for ``max_num_seqs`` of the longest sequences when None, up to 4 GiB of cache.
 
         Raises:
@@ -185,7 +189,8 @@ class EngineConfig:
         monokernel = on_gpu if monokernel is None else monokernel
         attention = ("dense" if monokernel else "ragged") if attention is None else attention
         one_of("attention", attention, _ATTENTION)
-        one_of("sync_check", sync_check, ("off", "warn", "error"))
+        sync_check = os.environ.get(_SYNC_CHECK, "off") if sync_check is None else sync_check
+        one_of(_SYNC_CHECK, sync_check, MODES)
         longest = shape.max_position_embeddings
         max_model_len = longest if max_model_len is None else max_model_len
         for name, value, low, high in (

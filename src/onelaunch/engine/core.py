@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
+from onelaunch.engine.attention import READER_KERNELS
 from onelaunch.engine.cache.groups import cache_groups
 from onelaunch.engine.cache.tables import BlockTables
 from onelaunch.engine.config import EngineConfig
@@ -68,7 +68,8 @@ class EngineCore:
     @property
     def launches(self) -> dict[str, int]:
         """Launches that built the last decode step's metadata, by kernel."""
-        return dict(self._runner.launches_per_step)
+        launched = self._runner.launches_per_step.items()
+        return {kernel: count for kernel, count in launched if kernel not in READER_KERNELS}
 
     def has_unfinished(self) -> bool:
         return bool(self._requests)
@@ -203,16 +204,4 @@ class EngineCore:
             scheduler.num_prefix_hits,
         )
         stats.kv_cache_usage = self._tables.pool.usage
-        stats.launches_per_step = sum(self._runner.launches_per_step.values())
-
-
-def sync_check_from_environment() -> str:
-    """``ONELAUNCH_SYNC_CHECK``: "off", "warn" or "error".
-
-    Raises:
-        ValueError: it is something else.
-    """
-    mode = os.environ.get("ONELAUNCH_SYNC_CHECK", "off")
-    if mode not in ("off", "warn", "error"):
-        raise ValueError(f"ONELAUNCH_SYNC_CHECK is {mode!r}: it must be off, warn or error")
-    return mode
+        stats.launches_per_step = sum(self.launches.values())

@@ -53,8 +53,8 @@ TILES = (
     Tile(max_rows=2**31 - 1, rows=8, num_warps=1, early=False),
 )
 
-# In Triton's interpreter a program costs about the same whatever it holds: few, large ones. Small batches still
-# have several, so that what programs tell each other is exercised there too.
+# In Triton's interpreter a program costs about the same whatever it holds: few, large ones. Small batches
+# still have several, so that what programs tell each other is exercised there too.
 INTERPRETED_TILES = (
     Tile(max_rows=64, rows=16, num_warps=8, early=False),
     Tile(max_rows=2**31 - 1, rows=256, num_warps=8, early=False),

@@ -14,6 +14,7 @@ from onelaunch.engine.cache.groups import CacheGroup
 from onelaunch.engine.model.attention import Attention, IndexQuery
 from onelaunch.engine.model.target import Model
 from onelaunch.metadata import StepMetadata
+from onelaunch.syncs import not_on_gpu
 from onelaunch.topk import PackedTopk
 
 # Index keys that one pass scores: a prompt's chunk is scored in parts, which bounds what they take.
@@ -164,14 +165,9 @@ class PagedMemory:
             best = scores.masked_fill(hidden, -torch.inf).topk(min(self._topk, num_entries), dim=-1)
             chosen.append(best.indices.where(best.values > -torch.inf, -1))
         local = torch.cat(chosen) if len(chosen) != 1 else chosen[0]
-        return pack_topk(
-            local.int(),
-            self._step.token_to_request,
-            self._rows.is_row,
-            table,
-            self._block_size,
-            backend=self._topk_backend,
-        )
+        rows = self._step.token_to_request, self._rows.is_row
+        with not_on_gpu(table.device):
+            return pack_topk(local.int(), *rows, table, self._block_size, backend=self._topk_backend)
 
     def _entry_slots(self, table: Tensor, entries: Tensor) -> Tensor:
         """[R, M] slots of all compressed rows of all requests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,6 +10,7 @@ from itertools import groupby
 import torch
 
 from onelaunch.engine.runner.step import Piece, StepTensors
+from onelaunch.launches import counting
 
 
 def capture_sizes(max_requests: int) -> list[int]:
@@ -18,10 +20,17 @@ def capture_sizes(max_requests: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedStep:
-    """A step of decodes: what is called to run it, and the tensors it leaves its results in."""
+    """A step of decodes.
+
+    Attributes:
+        tensors: where it leaves its results.
+        run: what is called to run it, in order.
+        launches: of one step, those in graphs included.
+    """
 
     tensors: StepTensors
     run: tuple[Callable[[], object], ...]
+    launches: Counter[str]
 
 
 class DecodeGraphs:
@@ -43,7 +52,7 @@ class DecodeGraphs:
         """
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # compiles, and makes what a capture may not
+        with torch.cuda.stream(stream), counting() as launches:  # compiles, and makes what a capture may not
             for piece in pieces:
                 piece.run()
         torch.cuda.current_stream().wait_stream(stream)
@@ -60,7 +69,7 @@ class DecodeGraphs:
                 for function in functions:
                     function()
             run.append(graph.replay)
-        self._steps[tensors.num_requests] = CapturedStep(tensors, tuple(run))
+        self._steps[tensors.num_requests] = CapturedStep(tensors, tuple(run), launches)
 
     def find(self, num_requests: int) -> CapturedStep | None:
         """The smallest captured step that holds ``num_requests``."""

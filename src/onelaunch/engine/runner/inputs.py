@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from onelaunch.engine.cache.tables import BlockTables
@@ -15,17 +18,17 @@ from onelaunch.engine.scheduler import Scheduled
 
 _ALIGNMENT = 16
 _FIELDS = {
-    "seed": torch.int64,
-    "row": torch.int64,
-    "num_computed": torch.int64,
-    "num_rows": torch.int64,
-    "prompt_start": torch.int64,
-    "is_prefill": torch.bool,
-    "samples": torch.bool,
-    "temperature": torch.float32,
-    "top_p": torch.float32,
-    "top_k": torch.int32,
-    "eos_from": torch.int64,
+    "seed": np.int64,
+    "row": np.int64,
+    "num_computed": np.int64,
+    "num_rows": np.int64,
+    "prompt_start": np.int64,
+    "is_prefill": np.bool_,
+    "samples": np.bool_,
+    "temperature": np.float32,
+    "top_p": np.float32,
+    "top_k": np.int32,
+    "eos_from": np.int64,
 }
 
 
@@ -61,81 +64,88 @@ class StepInputs:
 
 
 class InputBuffer:
-    """Places for the inputs of steps of any number of requests. A number of requests has one place for each
-    field.
-    """
+    """Places for the inputs of steps of any number of requests: one for each number, at a fixed address."""
 
     def __init__(self, tables: BlockTables, max_requests: int, device: torch.device) -> None:
         self._tables = tables
         self._unused_row = max_requests
-        size = self._size(max_requests)
+        size = sum(_aligned(size) for *_, size in self._layout(max_requests))
         self._host = torch.zeros(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
-        self._device = (
-            self._host if device.type == "cpu" else torch.zeros(size, dtype=torch.uint8, device=device)
-        )
-        self._places: dict[int, tuple[StepInputs, StepInputs]] = {}
+        on_cpu = device.type == "cpu"
+        self._device = self._host if on_cpu else torch.zeros(size, dtype=torch.uint8, device=device)
+        self._bytes: NDArray[np.uint8] = self._host.numpy()
+        self._places: dict[int, _Place] = {}
 
-    def _shapes(self, num_requests: int) -> list[tuple[torch.dtype, tuple[int, ...]]]:
-        fields = [(dtype, (num_requests,)) for dtype in _FIELDS.values()]
-        tables = [(torch.int32, (num_requests, width)) for width in self._tables.widths]
-        return [*fields, (torch.int64, ()), *tables]
+    def _layout(self, num_requests: int) -> list[tuple[np.dtype[Any], tuple[int, ...], int]]:
+        """Dtype, shape and bytes of each part: the fields, the budget, the tables."""
+        parts: list[tuple[Any, tuple[int, ...]]] = [
+            *((dtype, (num_requests,)) for dtype in _FIELDS.values()),
+            (np.int64, ()),
+            *((np.int32, (num_requests, width)) for width in self._tables.widths),
+        ]
+        return [
+            (np.dtype(dtype), shape, np.dtype(dtype).itemsize * math.prod(shape)) for dtype, shape in parts
+        ]
 
-    def _size(self, num_requests: int) -> int:
-        return sum(_aligned(_num_bytes(*shape)) for shape in self._shapes(num_requests))
-
-    def _views(self, buffer: Tensor, num_requests: int) -> StepInputs:
-        views, start = [], 0
-        for dtype, shape in self._shapes(num_requests):
-            size = _num_bytes(dtype, shape)
-            views.append(buffer[start : start + size].view(dtype).view(shape))
-            start += _aligned(size)
-        count = len(_FIELDS) + 1
-        return StepInputs(*views[:count], tuple(views[count:]))
-
-    def place(self, num_requests: int) -> StepInputs:
-        """Where the inputs of ``num_requests`` are, padding included."""
-        return self._place(num_requests)[1]
-
-    def _place(self, num_requests: int) -> tuple[StepInputs, StepInputs]:
-        if num_requests not in self._places:
-            self._places[num_requests] = (
-                self._views(self._host, num_requests),
-                self._views(self._device, num_requests),
+    def _place(self, num_requests: int) -> _Place:
+        place = self._places.get(num_requests)
+        if place is None:
+            host, device, start = [], [], 0
+            for dtype, shape, size in self._layout(num_requests):
+                part = slice(start, start + size)
+                host.append(self._bytes[part].view(dtype).reshape(shape))
+                device.append(self._device[part].view(getattr(torch, dtype.name)).view(shape))
+                start += _aligned(size)
+            names = [*_FIELDS, "draft_budget"]
+            fields = dict(zip(names, device, strict=False))
+            place = self._places[num_requests] = _Place(
+                dict(zip(names, host, strict=False)),
+                host[len(names) :],
+                StepInputs(**fields, tables=tuple(device[len(names) :])),
+                start,
             )
-        return self._places[num_requests]
+        return place
 
     def upload(self, batch: Sequence[Scheduled], num_requests: int, draft_budget: int) -> StepInputs:
         """Write ``batch``, padded to ``num_requests``, and send it. The last upload must have ended."""
-        host, device = self._place(num_requests)
+        place = self._place(num_requests)
         count = len(batch)
         requests = [scheduled.request for scheduled in batch]
+        rows = [_row(request) for request in requests]
 
-        def fill(field: Tensor, values: Sequence[float], padding: float = 0) -> None:
-            array = field.numpy()
+        def fill(name: str, values: Sequence[float], padding: float = 0) -> None:
+            array = place.fields[name]
             array[:count] = values
             array[count:] = padding
 
-        fill(host.seed, [request.seed for request in requests])
-        fill(host.row, [_row(request) for request in requests], self._unused_row)
-        fill(host.num_computed, [request.num_computed for request in requests])
-        fill(host.num_rows, [scheduled.num_rows for scheduled in batch])
-        fill(host.prompt_start, _starts(batch))
-        fill(host.is_prefill, [not request.decoding for request in requests])
-        fill(host.samples, [scheduled.samples for scheduled in batch])
-        fill(host.temperature, [request.params.temperature for request in requests])
-        fill(host.top_p, [request.params.top_p for request in requests], 1)
-        fill(host.top_k, [request.params.top_k for request in requests])
-        fill(host.eos_from, [_eos_from(request) for request in requests])
-        host.draft_budget.fill_(draft_budget)
-        rows = [_row(request) for request in requests]
-        for view, table in zip(host.tables, self._tables.tables, strict=True):
-            array = view.numpy()
-            np.take(table, rows, axis=0, out=array[:count])
+        fill("seed", [request.seed for request in requests])
+        fill("row", rows, self._unused_row)
+        fill("num_computed", [request.num_computed for request in requests])
+        fill("num_rows", [scheduled.num_rows for scheduled in batch])
+        fill("prompt_start", _starts(batch))
+        fill("is_prefill", [not request.decoding for request in requests])
+        fill("samples", [scheduled.samples for scheduled in batch])
+        fill("temperature", [request.params.temperature for request in requests])
+        fill("top_p", [request.params.top_p for request in requests], 1)
+        fill("top_k", [request.params.top_k for request in requests])
+        fill("eos_from", [_eos_from(request) for request in requests])
+        place.fields["draft_budget"][()] = draft_budget
+        for array, table in zip(place.tables, self._tables.tables, strict=True):
+            array[:count] = table[rows]
             array[count:] = 0
         if self._device is not self._host:
-            used = self._size(num_requests)
-            self._device[:used].copy_(self._host[:used], non_blocking=True)
-        return device
+            self._device[: place.size].copy_(self._host[: place.size], non_blocking=True)
+        return place.inputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """The inputs of one number of requests: what the host writes, what the device reads, bytes of both."""
+
+    fields: dict[str, NDArray[Any]]
+    tables: list[NDArray[np.int32]]
+    inputs: StepInputs
+    size: int
 
 
 def prompt_tokens(batch: Sequence[Scheduled]) -> list[int]:
@@ -163,10 +173,6 @@ def _row(request: Request) -> int:
 
 def _eos_from(request: Request) -> int:
     return len(request.prompt_token_ids) + request.params.min_tokens
-
-
-def _num_bytes(dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-    return dtype.itemsize * int(np.prod(shape, dtype=np.int64))
 
 
 def _aligned(size: int) -> int:

@@ -54,7 +54,8 @@ class Runner:
 
     Attributes:
         backend, reason: how decode metadata is built, and why.
-        launches_per_step: launches that built the last decode step's metadata, by kernel.
+        launches_per_step: what the last step of decodes launched, by kernel: metadata and the attention
+            readers.
     """
 
     def __init__(
@@ -148,16 +149,16 @@ class Runner:
             _, prefills = split_decodes_and_prefills(batch)
             eager = self._graphs is None or prefills or _filters(batch)
             captured = None if eager else self._graphs.find(len(batch))  # type: ignore[union-attr]
-            with counting() as launches:
-                if captured is not None:
-                    self._send(batch, captured.tensors.num_requests)
-                    for run in captured.run:
-                        run()
-                    tensors = captured.tensors
-                else:
-                    tensors = self._tensors(batch, len(batch))
+            if captured is not None:
+                self._send(batch, captured.tensors.num_requests)
+                for run in captured.run:
+                    run()
+                tensors, launches = captured.tensors, captured.launches
+            else:
+                tensors = self._tensors(batch, len(batch))
+                with counting() as launches:
                     self._run(tensors)
-            if captured is None and not prefills:
+            if not prefills:
                 self.launches_per_step = launches
             return self._read(batch, tensors)
 

@@ -29,6 +29,7 @@ from onelaunch.engine.runner.state import RequestState
 from onelaunch.engine.sampling import Verifier, allocate_drafts, probabilities, sample, uniform
 from onelaunch.engine.sampling.noise import DRAFT
 from onelaunch.metadata import StepMetadata
+from onelaunch.syncs import not_on_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ class Step:
         tables = {
             group.name: GroupInputs(inputs.tables[self._index_of[group.name]]) for group in builder.groups
         }
-        return builder.build(DecodeBatch(query_start_loc, seq_lens, num_rows), tables)
+        with not_on_gpu(builder.device):
+            return builder.build(DecodeBatch(query_start_loc, seq_lens, num_rows), tables)
 
     def _run_target(self, t: StepTensors) -> None:
         assert t.metadata is not None and t.query_start_loc is not None and t.seq_lens is not None
