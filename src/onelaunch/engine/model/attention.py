@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from onelaunch.engine.model.config import ModelConfig
-from onelaunch.engine.model.layers import RMSNorm, Rotary
+from onelaunch.engine.model.layers import RMSNorm, Rotary, rotate
 
 
 class Memory(Protocol):
@@ -78,8 +78,8 @@ class Compressor(nn.Module):
             return kv[:, 0]
         gate = (kv[..., : self._num_still] * self.gate).sum(-1) + self.bias
         ahead = torch.arange(self.ratio - 1, -1, -1, device=kv.device)
-        aligned = self._rotary[0](kv.transpose(0, 1), ahead)  # to the last one's position
-        return torch.einsum("tr,rtd->td", gate.softmax(-1).to(kv.dtype), aligned)
+        aligned = rotate(kv, self._rotary[0].turns(ahead))  # to the last one's position
+        return torch.einsum("tr,trd->td", gate.softmax(-1).to(kv.dtype), aligned)
 
 
 class Attention(nn.Module):
@@ -97,7 +97,6 @@ class Attention(nn.Module):
         self.layer, self.ratio = layer, ratio
         self.num_heads, self.head_dim, self.eps = heads, dim, config.rms_norm_eps
         self.scale = dim**-0.5
-        self._rotary = [rotary]
         self.q_a = nn.Linear(hidden, config.q_lora_rank, bias=False)
         self.q_norm = RMSNorm(config.q_lora_rank, config.rms_norm_eps)
         self.q_b = nn.Linear(config.q_lora_rank, heads * dim, bias=False)
@@ -108,16 +107,15 @@ class Attention(nn.Module):
         self.compressor = Compressor(config, ratio, rotary) if ratio else None
         self.indexer = Indexer(config) if index else None
 
-    def forward(self, x: Tensor, positions: Tensor, memory: Memory) -> Tensor:
-        """[T, hidden], [T] int64 -> [T, hidden]."""
-        rotary = self._rotary[0]
+    def forward(self, x: Tensor, turns: Tensor, memory: Memory) -> Tensor:
+        """[T, hidden], :meth:`Rotary.turns` of the rows -> [T, hidden]."""
         latent = self.q_norm(self.q_a(x))
         query = self.q_b(latent).unflatten(-1, (self.num_heads, self.head_dim))
-        query = rotary(F.rms_norm(query, (self.head_dim,), eps=self.eps), positions)
+        query = rotate(F.rms_norm(query, (self.head_dim,), eps=self.eps), turns[..., None, :])
         index = None if self.indexer is None else self.indexer(x, latent)
-        out = memory.attend(self, query, self.keys(x, positions), index)
-        return self.o(rotary(out, positions, inverse=True).flatten(-2))
+        out = memory.attend(self, query, self.keys(x, turns), index)
+        return self.o(rotate(out, turns[..., None, :].conj()).flatten(-2))
 
-    def keys(self, x: Tensor, positions: Tensor) -> Tensor:
-        """The rows' rotated keys: [T, hidden], [T] -> [T, D]."""
-        return self._rotary[0](self.kv_norm(self.kv(x)), positions)
+    def keys(self, x: Tensor, turns: Tensor) -> Tensor:
+        """The rows' rotated keys: [T, hidden] -> [T, D]."""
+        return rotate(self.kv_norm(self.kv(x)), turns)

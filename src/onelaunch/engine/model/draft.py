@@ -36,15 +36,15 @@ class Draft(nn.Module):
         """The target's layers' outputs [T, hidden * n] -> what the draft's keys are made of [T, hidden]."""
         return self.main_norm(self.main(read))
 
-    def context_keys(self, context: Tensor, positions: Tensor) -> list[Tensor]:
+    def context_keys(self, context: Tensor, turns: Tensor) -> list[Tensor]:
         """Each draft layer's keys of verified rows: [T, D] a layer."""
         attentions: list[Attention] = [block.attention for block in self.layers]  # type: ignore[misc]
-        return [attention.keys(context, positions) for attention in attentions]
+        return [attention.keys(context, turns) for attention in attentions]
 
-    def forward(self, embedded: Tensor, positions: Tensor, memory: Memory) -> Tensor:
+    def forward(self, embedded: Tensor, turns: Tensor, memory: Memory) -> Tensor:
         """Block rows' embeddings [N, hidden] -> hidden states [N, hidden]."""
         for block in self.layers:
-            embedded = block(embedded, positions, memory)
+            embedded = block(embedded, turns, memory)
         return embedded
 
     def bias(self, previous: Tensor) -> Tensor:

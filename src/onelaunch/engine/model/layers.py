@@ -10,7 +10,7 @@ from onelaunch.engine.model.config import ModelConfig
 
 
 class RMSNorm(nn.Module):
-    """``x / rms(x) * weight``, in float32 (Zhang and Sennrich, 2019)."""
+    """``x / rms(x) * weight``, added up in float32 (Zhang and Sennrich, 2019)."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], self.weight.float(), self.eps).to(x.dtype)
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
 # A draft block may reach past the longest sequence; nothing there is ever accepted.
@@ -28,7 +28,8 @@ _PAST_THE_END = 64
 class Rotary(nn.Module):
     """Rotary position embedding of the last ``rope_head_dim`` values of a head (Su et al., 2021).
 
-    Angles come from a table, as a position may be known only on the device.
+    Neighbouring values are a complex number, which a position turns. Turns come from a table, as a position
+    may be known only on the device.
     """
 
     cos: Tensor
@@ -44,20 +45,21 @@ class Rotary(nn.Module):
         self.register_buffer("cos", angle.cos().float(), persistent=False)
         self.register_buffer("sin", angle.sin().float(), persistent=False)
 
-    def forward(self, x: Tensor, positions: Tensor, *, inverse: bool = False) -> Tensor:
-        """Rotate ``x`` [..., D] by ``positions``, whose shape is a prefix of x's; backwards when ``inverse``.
+    def turns(self, positions: Tensor) -> Tensor:
+        """[...] positions -> [..., rope_head_dim / 2] complex64. Layers of a pass share them."""
+        return torch.complex(self.cos[positions], self.sin[positions])
 
-        As a row's values are its key, its attention output is rotated by every position it read;
-        rotating it back by the row's own leaves distances alone.
-        """
-        between = x.dim() - 1 - positions.dim()
-        shape = (*positions.shape, *[1] * between, self.dim // 2)
-        cos, sin = self.cos[positions].view(shape), self.sin[positions].view(shape)
-        if inverse:
-            sin = -sin
-        still, first, second = x.float().split((x.shape[-1] - self.dim, self.dim // 2, self.dim // 2), dim=-1)
-        rotated = (still, first * cos - second * sin, second * cos + first * sin)
-        return torch.cat(rotated, dim=-1).to(x.dtype)
+
+def rotate(x: Tensor, turns: Tensor) -> Tensor:
+    """Turn the last values of ``x`` [..., D] by ``turns``, which broadcast over the dimensions before.
+
+    As a row's values are its key, its attention output is turned by every position it read; turning it back
+    by the row's own, ``turns.conj()``, leaves distances alone.
+    """
+    size = 2 * turns.shape[-1]
+    still, moved = x.split((x.shape[-1] - size, size), dim=-1)  # type: ignore[no-untyped-call]
+    turned = torch.view_as_complex(moved.float().unflatten(-1, (-1, 2))) * turns
+    return torch.cat((still, torch.view_as_real(turned).flatten(-2).to(x.dtype)), dim=-1)
 
 
 class MoE(nn.Module):

@@ -23,8 +23,8 @@ class DecoderLayer(nn.Module):
         self.moe_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.moe = MoE(config)
 
-    def forward(self, x: Tensor, positions: Tensor, memory: Memory) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), positions, memory)
+    def forward(self, x: Tensor, turns: Tensor, memory: Memory) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), turns, memory)
         return x + self.moe(self.moe_norm(x))
 
 
@@ -59,10 +59,10 @@ class Model(nn.Module):
             hidden states [T, hidden], for :meth:`logits`; the draft's layers' outputs side by side
             [T, hidden * n], for :meth:`Draft.context`.
         """
-        x = self.embed(token_ids)
+        x, turns = self.embed(token_ids), self.rotary.turns(positions)
         read = []
         for layer, block in enumerate(self.layers):
-            x = block(x, positions, memory)
+            x = block(x, turns, memory)
             if layer in self.config.draft_target_layers:
                 read.append(x)
         return x, torch.cat(read, dim=-1)

@@ -167,7 +167,7 @@ class Step:
 
         if self._draft_builder is not None:
             context = self._model.draft.context(read)
-            keys = self._model.draft.context_keys(context, rows.positions)
+            keys = self._model.draft.context_keys(context, self._model.rotary.turns(rows.positions))
             self._memory.write_context(keys, rows, inputs.tables)
             t.anchor = new
             block = torch.where(inputs.samples, self._num_drafts, 0)
@@ -237,7 +237,8 @@ class Step:
         requests = torch.arange(t.num_requests, device=t.anchor.device)[:, None].expand(-1, k)
         rows = Rows(*(part.flatten() for part in (tokens, positions, requests, is_row)))
         self._memory.begin(rows, t.draft_metadata, inputs.tables)
-        hidden = draft(self._model.embed(rows.token_ids), rows.positions, self._memory)
+        turns = self._model.rotary.turns(rows.positions)
+        hidden = draft(self._model.embed(rows.token_ids), turns, self._memory)
 
         base = self._model.draft_logits(hidden).unflatten(0, (-1, k))
         previous, before, chosen, probs = t.anchor, [], [], []
