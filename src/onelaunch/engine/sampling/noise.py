@@ -14,7 +14,7 @@ from torch import Tensor
 TARGET, DRAFT, ACCEPT = range(3)
 
 _GOLDEN = 0x9E3779B97F4A7C15
-_BITS = 24  # of a float32's significand: (n + 1/2) / 2**24 is exact, and never 0 or 1
+_BITS = 23  # (n + 1/2) / 2**23 has 24 significant bits: exact in float32, and never 0 or 1
 
 
 def uniform(seed: Tensor, position: Tensor, stream: int, width: int | None = None) -> Tensor:
