@@ -19,7 +19,6 @@ from onelaunch.topk import PackedTopk
 
 # Index keys that one pass scores: a prompt's chunk is scored in parts, which bounds what they take.
 _KEYS_AT_ONCE = 1 << 26
-_TIE = 1e-12  # a score's step between entries: nothing beside a score that is not zero
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,8 +154,6 @@ class PagedMemory:
         num_visible = (self._rows.positions + 1) // ratio
         entries = torch.arange(num_entries, device=keys.device)
         slots = self._once(("entries", ratio), lambda: self._entry_slots(table, entries))
-        # Scores of zero are common: of equal ones the latest is chosen, on every device alike.
-        latest_first = entries * _TIE
         rows_at_once = max(_KEYS_AT_ONCE // (num_entries * keys.shape[1]), 1)
         chosen = []
         for start in range(0, len(num_visible), rows_at_once):
@@ -164,7 +161,6 @@ class PagedMemory:
             scores = IndexQuery(index.query[part], index.weights[part]).scores(
                 keys[slots[self._rows.requests[part]]]
             )
-            scores = scores + latest_first
             hidden = entries >= num_visible[part, None]
             best = scores.masked_fill(hidden, -torch.inf).topk(min(self._topk, num_entries), dim=-1)
             chosen.append(best.indices.where(best.values > -torch.inf, -1))

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from onelaunch.engine.model.config import ModelConfig
 from onelaunch.engine.model.layers import RMSNorm, Rotary, rotate
 
+_TIE = 1e-12  # between neighbouring rows: nothing beside a score that is not zero
+
 
 class Memory(Protocol):
     """Where the keys of earlier rows are: a paged cache when serving, the sequence itself in training."""
@@ -40,7 +42,17 @@ class IndexQuery:
     def scores(self, keys: Tensor) -> Tensor:
         """Scores of ``keys`` [T, M, index_head_dim], each row its own: [T, M] float32."""
         dots = torch.einsum("thd,tmd->thm", self.query, keys).float().relu()
-        return torch.einsum("thm,th->tm", dots, self.weights.float())
+        return _latest_first(torch.einsum("thm,th->tm", dots, self.weights.float()))
+
+    def scores_of_all(self, keys: Tensor) -> Tensor:
+        """Of rows [B, S, ...] with all ``keys`` [B, M, index_head_dim] of their sequence: [B, S, M]."""
+        dots = torch.einsum("bshd,bmd->bshm", self.query, keys).float().relu()
+        return _latest_first(torch.einsum("bshm,bsh->bsm", dots, self.weights.float()))
+
+
+def _latest_first(scores: Tensor) -> Tensor:
+    """Scores of zero are common: of those the latest row is best, on every device alike."""
+    return scores + torch.arange(scores.shape[-1], device=scores.device) * _TIE
 
 
 class Indexer(nn.Module):

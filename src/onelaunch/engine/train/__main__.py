@@ -1,0 +1,169 @@
+"""``python -m onelaunch.engine.train``: the target, then its draft, into a checkpoint folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from torch import Tensor
+
+from onelaunch.engine.model.config import PRESETS
+from onelaunch.engine.model.target import Model
+from onelaunch.engine.model.weights import random_model, save_model
+from onelaunch.engine.tokenizer import FILE_NAME
+from onelaunch.engine.train.curves import draw
+from onelaunch.engine.train.data import batches, train_tokenizer
+from onelaunch.engine.train.draft import draft_loss
+from onelaunch.engine.train.target import RouterLoads, target_loss
+
+_WARMUP = 0.02
+_FLOOR = 0.02  # of the peak learning rate, at the end
+_SAVE_EVERY = 60.0  # seconds
+
+
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the checkpoint. An unfinished training goes on.")],
+    target_minutes: Annotated[float, typer.Option(help="Training time of the target.")] = 10.0,
+    draft_minutes: Annotated[float, typer.Option(help="Training time of the draft.")] = 5.0,
+    preset: Annotated[str, typer.Option(help="Shape of the model.")] = "small",
+    batch_size: Annotated[int, typer.Option(min=1, help="Sequences of a step.")] = 32,
+    length: Annotated[int, typer.Option(min=1, help="Tokens of a sequence.")] = 1024,
+    learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 2e-3,
+    num_drafts: Annotated[int, typer.Option(min=1, help="k, draft tokens of a block.")] = 6,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that make problems.")] = 12,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and problems.")] = 0,
+) -> None:
+    """Train a model on generated word problems."""
+    console = Console()
+    out.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    shape = PRESETS[preset]
+    tokenizer = train_tokenizer(shape.vocab_size)
+    tokenizer.save(str(out / FILE_NAME))
+    named = {f"{name}_token_id": tokenizer.token_to_id(f"<|{name}|>") for name in ("bos", "eos", "noise")}
+    config = dataclasses.replace(shape, name=f"onelaunch-{preset}", initializer_range=0.02, **named)
+    model = random_model(dataclasses.replace(config, torch_dtype="float32"), seed, device)
+    model.config = config
+    data = batches(tokenizer.to_str(), batch_size, length, seed, workers)
+    trainer = _Trainer(model, out, data, device, learning_rate, console)
+    # Router biases are balanced apart, by loads.
+    learned = [(name, p) for name, p in model.named_parameters() if not name.endswith("router_bias")]
+    loads = RouterLoads(model)
+
+    def of_target(token_ids: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        return target_loss(model, token_ids, weights)
+
+    def of_draft(token_ids: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        return draft_loss(model, token_ids, weights, num_drafts)
+
+    target = [p for name, p in learned if not name.startswith("draft.")]
+    trainer.run("target", target, target_minutes, of_target, loads.balance)
+    draft = [p for name, p in learned if name.startswith("draft.")]
+    trainer.run("draft", draft, draft_minutes, of_draft, loads.balance)
+    save_model(model, out)
+    (out / "training.json").write_text(json.dumps(trainer.history, indent=1) + "\n")
+    draw(trainer.history, out / "training.png")
+    console.print(f"{out} holds the checkpoint")
+
+
+class _Trainer:
+    """Runs stages by the clock; what a stage has done is kept every minute, so that it can go on."""
+
+    def __init__(
+        self,
+        model: Model,
+        out: Path,
+        data: Iterator[tuple[Tensor, Tensor]],
+        device: torch.device,
+        learning_rate: float,
+        console: Console,
+    ) -> None:
+        self._model, self._out, self._data, self._device = model, out, data, device
+        self._learning_rate, self._console = learning_rate, console
+        self.history: dict[str, list[dict[str, float]]] = {}
+
+    def run(
+        self,
+        stage: str,
+        parameters: list[torch.nn.Parameter],
+        minutes: float,
+        loss_of: Callable[..., dict[str, Tensor]],
+        after_step: Callable[[], None],
+    ) -> None:
+        self._model.requires_grad_(False).train()
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        matrices = [p for p in parameters if p.dim() > 1]
+        others = [p for p in parameters if p.dim() <= 1]
+        optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
+            lr=self._learning_rate,
+            betas=(0.9, 0.95),
+            fused=self._device.type == "cuda",
+        )
+        path = self._out / f"{stage}.unfinished.pt"
+        elapsed, step = self._resume(stage, path, optimizer)
+        began, saved = time.monotonic() - elapsed, time.monotonic()
+        while (elapsed := time.monotonic() - began) < minutes * 60:
+            share = elapsed / (minutes * 60)
+            for group in optimizer.param_groups:
+                group["lr"] = self._learning_rate * _schedule(share)
+            batch = (tensor.to(self._device, non_blocking=True) for tensor in next(self._data))
+            with torch.autocast(self._device.type, torch.bfloat16):
+                losses = loss_of(*batch)
+            optimizer.zero_grad(set_to_none=True)
+            losses["total"].backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            after_step()
+            step += 1
+            if step % 50 == 0:
+                values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
+                self.history.setdefault(stage, []).append({"step": step, "minutes": elapsed / 60, **values})
+                shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+                self._console.print(f"{stage} {step:6} {elapsed / 60:5.1f} min  {shown}", highlight=False)
+            if time.monotonic() - saved > _SAVE_EVERY:
+                self._keep(path, optimizer, elapsed, step)
+                saved = time.monotonic()
+        self._keep(path, optimizer, minutes * 60, step)
+
+    def _keep(self, path: Path, optimizer: torch.optim.Optimizer, elapsed: float, step: int) -> None:
+        state: dict[str, Any] = {
+            "model": self._model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "elapsed": elapsed,
+            "step": step,
+            "history": self.history,
+        }
+        partial = path.with_suffix(".writing")
+        torch.save(state, partial)
+        partial.replace(path)
+
+    def _resume(self, stage: str, path: Path, optimizer: torch.optim.Optimizer) -> tuple[float, int]:
+        if not path.exists():
+            return 0.0, 0
+        state = torch.load(path, map_location=self._device, weights_only=True)
+        self._model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        self.history = state["history"]
+        self._console.print(f"{stage} goes on after {state['step']} steps", highlight=False)
+        return state["elapsed"], state["step"]
+
+
+def _schedule(share: float) -> float:
+    """Warm up, then a cosine down to the floor."""
+    if share < _WARMUP:
+        return share / _WARMUP
+    return _FLOOR + (1 - _FLOOR) * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+
+
+if __name__ == "__main__":
+    typer.run(train)
