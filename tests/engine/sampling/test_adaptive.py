@@ -42,6 +42,22 @@ def test_the_budget_goes_to_the_likeliest(confidence, data):
     assert got.tolist() == brute_force(confidence, num_drafts, budget)
 
 
+@given(confidences, st.integers(0, 12), st.integers(0, 3))
+@settings(max_examples=100, deadline=None)
+def test_a_draft_is_chosen_without_regard_to_those_after_it(confidence, budget, place):
+    available = torch.full((len(confidence),), 4)
+    before = allocate_drafts(torch.tensor(confidence), available, budget)
+    other = torch.tensor(confidence)
+    other[0, place + 1 :] = 1 - other[0, place + 1 :]
+    after = allocate_drafts(other, available, budget)
+    assert (before[0] > place) == (after[0] > place)
+
+
+def test_what_lies_past_a_requests_drafts_makes_no_difference():
+    confidence = torch.tensor([[0.9, torch.nan, torch.nan], [0.8, 0.8, torch.nan]])
+    assert allocate_drafts(confidence, torch.tensor([1, 2]), 2).tolist() == [1, 1]
+
+
 def test_a_budget_for_all_takes_all():
     num_drafts = torch.tensor([3, 0, 1])
     assert allocate_drafts(torch.rand(3, 3), num_drafts, 4).tolist() == [3, 0, 1]

@@ -27,6 +27,12 @@ def test_temperature_divides_logits_and_zero_is_greedy():
     assert of(temperature=0, top_k=2, top_p=0.5) == [0, 1, 0, 0]
 
 
+@pytest.mark.parametrize("temperature", [1e-5, 1e-30, 1e-42])  # small, overflowing, not even normal
+def test_a_tiny_temperature_is_as_good_as_greedy(temperature):
+    logits = torch.tensor([[-torch.inf, 300.0, 299.9, -300.0]])
+    assert probabilities(logits, torch.tensor([temperature]))[0].tolist() == [0, 1, 0, 0]
+
+
 def test_the_first_of_equal_logits_is_greedy():
     tied = torch.tensor([[2.0, 5.0, 5.0]])
     assert probabilities(tied, torch.zeros(1))[0].tolist() == [0, 1, 0]
@@ -69,6 +75,21 @@ def test_samples_follow_their_weights():
         stats.chisquare(counts[seen].double(), expected.double() * 40_000 / expected.double().sum()).pvalue
         > 1e-3
     )
+
+
+def test_a_row_of_one_weight_gives_it_whatever_the_number():
+    u = torch.tensor([2.0**-40, 2.0**-24, 0.5, 1 - 2.0**-24])
+    u = torch.cartesian_prod(u, u, u)
+    for token in range(3):
+        weights = torch.nn.functional.one_hot(torch.tensor(token), 3).float() * 1e-20
+        assert bool((sample(weights.expand(len(u), 3), u) == token).all())
+
+
+def test_a_token_of_tiny_weight_has_its_chance():
+    # Its clock strikes at u / weight: 2**-33 is soon enough against 1 at a weight of 2**-32, 2**-31 is not.
+    weights = torch.tensor([1.0, 2.0**-32]).expand(2, 2)
+    u = torch.tensor([[0.6321206, 2.0**-33], [0.6321206, 2.0**-31]])
+    assert sample(weights, u).tolist() == [1, 0]
 
 
 def test_logprobs_are_those_of_the_given_tokens_and_the_best():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -10,6 +11,7 @@ from onelaunch.engine.sampling.noise import ACCEPT, DRAFT, TARGET, uniform
 
 SEEDS = torch.arange(64)
 POSITIONS = torch.arange(64).expand(64, 64)
+KNOWN = [[8079212.5, 15607634.0], [983738.0, 14008518.0]]  # in units of 2**-24
 
 
 def by_hand(seed: int, position: int, stream: int) -> float:
@@ -22,14 +24,26 @@ def by_hand(seed: int, position: int, stream: int) -> float:
         x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
         return x ^ x >> 31
 
-    return ((mix(mix(seed + golden * (stream + 1)) + position * golden) >> 41) + 0.5) / 2**23
+    n = mix(mix(seed + golden * (stream + 1)) + position * golden) >> 24
+    return min(float(np.float32((n + 1) / 2**40)), 1 - 2**-24)
 
 
-@pytest.mark.parametrize("stream", [TARGET, DRAFT, ACCEPT])
+@pytest.mark.parametrize("stream", [TARGET, ACCEPT, DRAFT, DRAFT + 5])
 def test_numbers_are_these_on_every_machine(stream):
     seeds, positions = [0, 1, -(2**63), 2**63 - 1, 12345], [0, 1, 7, 2**20]
     u = uniform(torch.tensor(seeds), torch.tensor([positions] * len(seeds)), stream)
     assert u.tolist() == [[by_hand(seed, position, stream) for position in positions] for seed in seeds]
+
+
+def test_numbers_are_these():
+    u = uniform(torch.tensor([0, 12345]), torch.tensor([[0, 1], [2**20, 7]]), DRAFT)
+    assert (u * 2**24).tolist() == KNOWN
+
+
+def test_small_numbers_are_finer_than_large_ones_and_one_is_never_reached():
+    # The smallest of the first 2**27 positions, and one of the dozen that round to 1.
+    u = uniform(torch.zeros(1, dtype=torch.int64), torch.tensor([[7_925_056, 26_683_239]]), TARGET)
+    assert u.tolist() == [[704 / 2**40, 1 - 2**-24]]
 
 
 def test_numbers_are_uniform_and_never_zero_or_one():
@@ -44,11 +58,12 @@ def test_numbers_are_uniform_and_never_zero_or_one():
     [
         lambda: uniform(SEEDS, POSITIONS, DRAFT, 64),
         lambda: uniform(SEEDS, POSITIONS, ACCEPT, 64),
+        lambda: uniform(SEEDS, POSITIONS, DRAFT + 1, 64),
         lambda: uniform(SEEDS, POSITIONS + 1, TARGET, 64),
         lambda: uniform(SEEDS + 1, POSITIONS, TARGET, 64),
         lambda: uniform(SEEDS, POSITIONS, TARGET, 65)[..., 1:],
     ],
-    ids=["draft", "accept", "position", "seed", "column"],
+    ids=["draft", "accept", "next place", "position", "seed", "column"],
 )
 def test_neighbours_have_nothing_in_common(other):
     mine, others = uniform(SEEDS, POSITIONS, TARGET, 64).flatten(), other().flatten()

@@ -56,5 +56,9 @@ class Draft(nn.Module):
 
         [..., hidden] and [...] the tokens chosen just before -> [...] float32.
         """
+        return self.confidence_logits(hidden, previous).sigmoid()
+
+    def confidence_logits(self, hidden: Tensor, previous: Tensor) -> Tensor:
+        """:meth:`confidence` before the sigmoid, for training."""
         joined = torch.cat((hidden, self.markov_embed(previous)), dim=-1)
-        return self.confidence_head(joined).squeeze(-1).float().sigmoid()
+        return self.confidence_head(joined).squeeze(-1).float()

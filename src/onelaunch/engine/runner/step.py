@@ -250,8 +250,8 @@ class Step:
             else:
                 filters = (inputs.top_k, inputs.top_p) if t.filters else ()
                 probs.append(probabilities(logits, inputs.temperature, *filters))
-                at = positions[:, step] + 1
-                previous = sample(probs[-1], uniform(inputs.seed, at, DRAFT, base.shape[-1]))
+                u = uniform(inputs.seed, start[:, 0], DRAFT + step, base.shape[-1])
+                previous = sample(probs[-1], u)
             chosen.append(previous)
         state.draft_tokens.index_copy_(0, inputs.row, torch.stack(chosen, 1))
         if state.draft_probs is not None:

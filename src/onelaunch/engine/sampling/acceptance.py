@@ -58,21 +58,15 @@ def accept_block(
     return accepted, torch.stack(scales, 1).gather(1, accepted[:, None]).squeeze(1)
 
 
-def accept_synthetic(num_drafts: Tensor, u: Tensor, rate: float) -> Tensor:
-    """Accept each token with the same probability if all before it were, whatever it is: [R] int64."""
-    return _prefix(u < rate, num_drafts)
+def accept_synthetic(num_drafts: Tensor, u: Tensor, acceptance_length: float) -> Tensor:
+    """Accept by count, whatever the tokens are: [R] int64, ``acceptance_length - 1`` on average.
 
-
-def synthetic_rate(acceptance_length: float, num_drafts: int) -> float:
-    """The rate a for which a step yields ``1 + a + a**2 + ... + a**k`` tokens on average."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        rate = (low + high) / 2
-        if 1 + sum(rate**place for place in range(1, num_drafts + 1)) < acceptance_length:
-            low = rate
-        else:
-            high = rate
-    return high
+    As vLLM reads its ``synthetic_acceptance_length``: each step accepts that mean's floor or one more. So if
+    all before it were, x[i] is accepted with probability ``min(max(acceptance_length - 1 - i, 0), 1)``,
+    i from 0. A request with fewer drafts than that accepts them all.
+    """
+    places = torch.arange(u.shape[1], device=u.device)
+    return _prefix(u < (acceptance_length - 1 - places).clamp(0, 1), num_drafts)
 
 
 def _ratio(draft_token_ids: Tensor, q: Tensor | None, p: Tensor) -> Tensor:

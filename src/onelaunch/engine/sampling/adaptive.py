@@ -13,8 +13,12 @@ def allocate_drafts(confidence: Tensor, num_drafts: Tensor, budget: Tensor | int
     best of all requests are always the first ones of each; equal ones go to the earlier place, then to the
     earlier request.
 
+    Whether draft i is verified follows from its request's confidences up to i alone. As long as these don't
+    depend on draft i itself, only on those before it, verification stays exact: a draft that is left out for
+    what it is would be missing from the output.
+
     Args:
-        confidence: [R, k] float32, that each draft is accepted given those before it.
+        confidence: [R, k] float32 in [0, 1], that each draft is accepted given those before it.
         num_drafts: [R] int64, drafts of each request at most.
         budget: drafts in all; a tensor [] int64 or a number.
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Logits divided by less may overflow; what is left is greedy all the same, but for ties.
+_MIN_TEMPERATURE = 1e-6
+
 
 def probabilities(
     logits: Tensor, temperature: Tensor, top_k: Tensor | None = None, top_p: Tensor | None = None
@@ -22,7 +25,7 @@ def probabilities(
         [N, V] float32, rows that sum to 1.
     """
     greedy = temperature == 0
-    probs = (logits / temperature.where(~greedy, 1)[:, None]).softmax(-1)
+    probs = (logits / temperature.clamp(min=_MIN_TEMPERATURE)[:, None]).softmax(-1)
     if top_k is not None or top_p is not None:
         probs = _kept(probs, top_k, top_p)
     best = torch.zeros_like(probs).scatter_(-1, logits.argmax(-1, keepdim=True), 1)
@@ -47,10 +50,11 @@ def _kept(probs: Tensor, top_k: Tensor | None, top_p: Tensor | None) -> Tensor:
 def sample(weights: Tensor, u: Tensor) -> Tensor:
     """Token ids [N] int64 in proportion to ``weights`` [N, V], not negative and not all zero.
 
-    A race of exponential clocks: the token whose ``-log(u) / weight`` is smallest comes first. ``u`` [N, V]
-    is uniform in (0, 1). A row with one positive weight gives that token, whatever ``u`` is.
+    A race of exponential clocks: the token whose ``-log(1 - u) / weight`` is smallest comes first. ``u``
+    [N, V] is uniform in (0, 1). A row with one positive weight gives that token, whatever ``u`` is.
     """
-    return (weights / -u.log()).argmax(-1)
+    # Early clocks decide. They come from a small u, where float32 is finest; -log(u) has them near 1.
+    return (weights / -torch.log1p(-u)).argmax(-1)
 
 
 def token_logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# What a number is for; two uses at one position must not share one.
-TARGET, DRAFT, ACCEPT = range(3)
+# What a number is for; two uses at one position must not share one. A draft token has DRAFT + i, its place in
+# its block, and the position where the block begins: block verification looks at drafts that it then rejects,
+# so the next block's token at the same position must not come from the same numbers.
+TARGET, ACCEPT, DRAFT = range(3)
 
 _GOLDEN = 0x9E3779B97F4A7C15
-_BITS = 23  # (n + 1/2) / 2**23 has 24 significant bits: exact in float32, and never 0 or 1
+# Steps of 2**-40 near 0, where float32 can tell them apart: a token of probability 1e-9 has its chance.
+_BITS = 40
+_BELOW_ONE = 1 - 2.0**-24
 
 
 def uniform(seed: Tensor, position: Tensor, stream: int, width: int | None = None) -> Tensor:
@@ -23,18 +27,18 @@ def uniform(seed: Tensor, position: Tensor, stream: int, width: int | None = Non
     Args:
         seed: [R] int64.
         position: [R] or [R, n] int64, sequence positions that the numbers are for.
-        stream: TARGET, DRAFT or ACCEPT.
+        stream: TARGET, ACCEPT, or DRAFT + i.
         width: numbers at each position; None is one, without a dimension.
 
     Returns:
-        float32, [*position.shape] or [*position.shape, width].
+        float32, [*position.shape] or [*position.shape, width]: ``(n + 1) / 2**40`` of a 40-bit n, rounded.
     """
     state = _mix(seed + _signed(_GOLDEN * (stream + 1)))
     state = _mix(state.view(-1, *[1] * (position.dim() - 1)) + position * _signed(_GOLDEN))
     if width is not None:
         column = torch.arange(1, width + 1, device=seed.device)
         state = _mix(state[..., None] + column * _signed(_GOLDEN))
-    return (_shift(state, 64 - _BITS) + 0.5) * 2.0**-_BITS
+    return ((_shift(state, 64 - _BITS) + 1).float() * 2.0**-_BITS).clamp(max=_BELOW_ONE)
 
 
 def _mix(x: Tensor) -> Tensor:

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onelaunch.engine.sampling.acceptance import (
-    accept_block,
-    accept_standard,
-    accept_synthetic,
-    synthetic_rate,
-)
+from onelaunch.engine.sampling.acceptance import accept_block, accept_standard, accept_synthetic
 from onelaunch.engine.sampling.distribution import sample
 from onelaunch.engine.sampling.noise import ACCEPT, TARGET, uniform
 
@@ -44,8 +39,7 @@ class Verifier:
     ) -> None:
         self._method = method
         self._num_drafts = num_drafts
-        if synthetic_acceptance_length is not None:
-            self._rate = synthetic_rate(synthetic_acceptance_length, num_drafts)
+        self._synthetic_acceptance_length = synthetic_acceptance_length
 
     def verify(
         self,
@@ -61,11 +55,14 @@ class Verifier:
         Args:
             draft_token_ids: [R, k] int64.
             draft_probs: [R, k, V] float32, what they were sampled from; None when they were the likeliest.
-            target_probs: [R, k + 1, V] float32; those past ``num_drafts`` are never read.
-            num_drafts: [R] int64, verified of each request.
+            target_probs: [R, k + 1, V] float32.
+            num_drafts: [R] int64, verified of each request. What the three above hold past it (for
+                ``target_probs``: past one more) makes no difference, token ids out of range included.
             seed: [R] int64, of each request's random numbers.
-            position: [R] int64, of the first token of the step.
+            position: [R] int64, of the first token of the step; no two steps of a request share one.
         """
+        places = torch.arange(self._num_drafts + 1, device=num_drafts.device)
+        draft_token_ids = draft_token_ids.where(places[:-1] < num_drafts[:, None], 0)
         accepted, scale = self._accept(draft_token_ids, draft_probs, target_probs, num_drafts, seed, position)
         request = torch.arange(len(accepted), device=accepted.device)
         base = target_probs[request, accepted]
@@ -78,7 +75,6 @@ class Verifier:
             )
         u = uniform(seed, position + accepted, TARGET, target_probs.shape[-1])
         token = sample(weights, u)
-        places = torch.arange(self._num_drafts + 1, device=accepted.device)
         tokens = torch.nn.functional.pad(draft_token_ids, (0, 1))
         tokens = torch.where(places == accepted[:, None], token[:, None], tokens)
         return Verified(torch.where(places <= accepted[:, None], tokens, -1), accepted)
@@ -94,9 +90,12 @@ class Verifier:
     ) -> tuple[Tensor, Tensor | None]:
         if not self._num_drafts:
             return torch.zeros_like(num_drafts), None
-        u = uniform(seed, position[:, None] + torch.arange(self._num_drafts, device=position.device), ACCEPT)
+        # By the step's position and the place, not by the token's position: in block verification the numbers
+        # of all places decide, so a later step that took any of them again would not be exact.
+        u = uniform(seed, position, ACCEPT, self._num_drafts)
         if self._method == "synthetic":
-            return accept_synthetic(num_drafts, u, self._rate), None
+            assert self._synthetic_acceptance_length is not None
+            return accept_synthetic(num_drafts, u, self._synthetic_acceptance_length), None
         accept = accept_block if self._method == "block" else accept_standard
         return accept(draft_token_ids, draft_probs, target_probs, num_drafts, u)
 

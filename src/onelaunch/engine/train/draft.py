@@ -63,8 +63,8 @@ def draft_loss(model: Model, token_ids: Tensor, weights: Tensor, num_drafts: int
     decay = _DECAY**steps
     lost = F.kl_div(logits.log_softmax(-1), wanted.log_softmax(-1), reduction="none", log_target=True).sum(-1)
     distil = (lost * decay).mean()
-    confidence = draft.confidence(out.detach(), previous)
-    calibration = F.binary_cross_entropy(confidence.clamp(1e-6, 1 - 1e-6), agrees.float())
+    confidence = draft.confidence_logits(out.detach(), previous)
+    calibration = F.binary_cross_entropy_with_logits(confidence, agrees.float())
     return {
         "total": distil + calibration,
         "distillation": distil,
