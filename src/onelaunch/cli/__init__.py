@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 from onelaunch import __version__
+from onelaunch.cli.ab import ab
 from onelaunch.cli.bench import bench
 from onelaunch.cli.demo import demo
 from onelaunch.cli.doctor import doctor
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.generate import generate
+from onelaunch.cli.load import load
+from onelaunch.cli.serve import serve
 from onelaunch.cli.targets import targets
 from onelaunch.cli.verify import verify
 
@@ -20,7 +24,7 @@ __all__ = ["app", "main"]
 
 # A traceback that rich draws hides the plain one that a bug report needs.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, verify, bench, doctor, targets):
+for command in (demo, verify, bench, doctor, targets, serve, generate, load, ab):
     app.command()(command)
 
 

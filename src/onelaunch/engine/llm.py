@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onelaunch.engine.choice import Choice, Delta
 from onelaunch.engine.config import EngineConfig
 from onelaunch.engine.core import EngineCore
 from onelaunch.engine.outputs import FinishReason, RequestOutput, TokenLogprobs
 from onelaunch.engine.sampling_params import SamplingParams
+from onelaunch.engine.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,69 +42,78 @@ class LLM:
     8
 
     Args:
+        config: a checked configuration; or
         options: those of :meth:`EngineConfig.make`.
 
     Raises:
         OSError, ValueError: as :class:`EngineCore`.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.core = EngineCore(EngineConfig.make(**options))
+    def __init__(self, config: EngineConfig | None = None, **options: Any) -> None:
+        self.core = EngineCore(config or EngineConfig.make(**options))
 
     def generate(
         self,
         prompts: Sequence[str | Sequence[int]],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        after_step: Callable[[int], None] | None = None,
     ) -> list[Completion]:
         """Complete every prompt, as many at once as the engine takes.
 
         Args:
             prompts: texts or token ids.
             params: of all, or one for each.
+            after_step: called after every step with the number of its new tokens.
 
         Raises:
             ValueError: a prompt or a parameter is out of range; nothing has run.
         """
-        each = (
-            [params or SamplingParams()] * len(prompts) if not isinstance(params, Sequence) else list(params)
-        )
+        if isinstance(params, Sequence):
+            each = list(params)
+        else:
+            each = [params or SamplingParams()] * len(prompts)
         if len(each) != len(prompts):
             raise ValueError(
                 f"params has {len(each)} entries: it must have one for each of {len(prompts)} prompts"
             )
-        core = self.core
-        ids = [f"offline-{i}" for i in range(len(prompts))]
+        drafts = {f"offline-{i}": _Draft(self.core.tokenizer, own) for i, own in enumerate(each)}
         try:
-            for request_id, prompt, own in zip(ids, prompts, each, strict=True):
-                core.add(
-                    request_id, core.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt, own
-                )
-            parts: dict[str, list[RequestOutput]] = {request_id: [] for request_id in ids}
-            while core.has_unfinished():
-                for output in core.step():
-                    parts[output.request_id].append(output)
-                    own = each[ids.index(output.request_id)]
-                    if own.stop and output.finish_reason is None:
-                        text = core.tokenizer.decode(
-                            [t for part in parts[output.request_id] for t in part.token_ids]
-                        )
-                        if any(stop in text for stop in own.stop):
-                            core.abort(output.request_id)
+            for (request_id, draft), prompt in zip(drafts.items(), prompts, strict=True):
+                token_ids = self.core.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+                self.core.add(request_id, token_ids, draft.params)
+            while self.core.has_unfinished():
+                outputs = self.core.step()
+                for output in outputs:
+                    drafts[output.request_id].take(output)
+                    if drafts[output.request_id].choice.finish_reason is not None:
+                        self.core.abort(output.request_id)
+                if after_step is not None:
+                    after_step(sum(len(output.token_ids) for output in outputs))
         finally:
-            for request_id in ids:  # left over only after an error or an interrupt
-                core.abort(request_id)
-        return [self._completion(parts[i], own) for i, own in zip(ids, each, strict=True)]
+            for request_id in drafts:  # left over only after an error or an interrupt
+                self.core.abort(request_id)
+        return [draft.completion() for draft in drafts.values()]
 
-    def _completion(self, parts: Sequence[RequestOutput], params: SamplingParams) -> Completion:
-        token_ids = tuple(token for part in parts for token in part.token_ids)
-        text = self.core.tokenizer.decode(token_ids)
-        ends = [text.find(stop) for stop in params.stop if stop in text]
-        reason = FinishReason.STOP if ends else parts[-1].finish_reason
+
+class _Draft:
+    """A completion that is being made."""
+
+    def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:
+        self.params = params
+        self.choice = Choice(0, tokenizer, params, stop_included=False, num_wanted=params.max_tokens)
+        self._deltas: list[Delta] = []
+
+    def take(self, output: RequestOutput) -> None:
+        self._deltas.append(self.choice.take(output))
+
+    def completion(self) -> Completion:
+        reason = self.choice.finish_reason
         assert reason is not None
         return Completion(
-            text=text[: min(ends)] if ends else text,
-            token_ids=token_ids,
+            text="".join(delta.text for delta in self._deltas),
+            token_ids=tuple(token for delta in self._deltas for token in delta.token_ids),
             finish_reason=reason,
-            logprobs=tuple(entry for part in parts for entry in part.logprobs),
-            prompt_logprobs=parts[0].prompt_logprobs,
+            logprobs=tuple(entry for delta in self._deltas for entry in delta.logprobs),
+            prompt_logprobs=self._deltas[0].prompt_logprobs,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from onelaunch.engine.checks import require
 
 MAX_LOGPROBS = 20
+_HOTTEST = 1_000_000  # far past the point where all tokens are alike
+_HOTTEST = 1_000_000  # far past the point where all tokens are alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,9 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         require("max_tokens", self.max_tokens, self.max_tokens >= 1, "at least 1")
-        in_range = math.isfinite(self.temperature) and self.temperature >= 0
-        require("temperature", self.temperature, in_range, "finite and at least 0")
+        require("temperature", self.temperature, 0 <= self.temperature <= _HOTTEST, f"from 0 to {_HOTTEST:,}")
         require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        require("top_k", self.top_k, self.top_k >= 0, "at least 0; 0 keeps all tokens")
+        require("top_k", self.top_k, 0 <= self.top_k < 2**31, "from 0, which keeps all tokens, to 2**31 - 1")
         require("min_tokens", self.min_tokens, 0 <= self.min_tokens <= self.max_tokens, "0 to max_tokens")
         if self.seed is not None:
             require("seed", self.seed, -(2**63) <= self.seed < 2**63, "a 64-bit integer")

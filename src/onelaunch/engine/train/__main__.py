@@ -19,6 +19,7 @@ from onelaunch.engine.model.config import PRESETS
 from onelaunch.engine.model.target import Model
 from onelaunch.engine.model.weights import random_model, save_model
 from onelaunch.engine.tokenizer import FILE_NAME
+from onelaunch.engine.train.captured import captured
 from onelaunch.engine.train.curves import draw
 from onelaunch.engine.train.data import batches, train_tokenizer
 from onelaunch.engine.train.draft import draft_loss
@@ -34,7 +35,7 @@ def train(
     target_minutes: Annotated[float, typer.Option(help="Training time of the target.")] = 10.0,
     draft_minutes: Annotated[float, typer.Option(help="Training time of the draft.")] = 5.0,
     preset: Annotated[str, typer.Option(help="Shape of the model.")] = "small",
-    batch_size: Annotated[int, typer.Option(min=1, help="Sequences of a step.")] = 32,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sequences of a step.")] = 8,
     length: Annotated[int, typer.Option(min=1, help="Tokens of a sequence.")] = 1024,
     learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 2e-3,
     num_drafts: Annotated[int, typer.Option(min=1, help="k, draft tokens of a block.")] = 6,
@@ -88,6 +89,7 @@ class _Trainer:
     ) -> None:
         self._model, self._out, self._data, self._device = model, out, data, device
         self._learning_rate, self._console = learning_rate, console
+        self._show_every = 200 if device.type == "cuda" else 20
         self.history: dict[str, list[dict[str, float]]] = {}
 
     def run(
@@ -103,37 +105,46 @@ class _Trainer:
             parameter.requires_grad_(True)
         matrices = [p for p in parameters if p.dim() > 1]
         others = [p for p in parameters if p.dim() <= 1]
+        on_gpu = self._device.type == "cuda"
+        rate = torch.zeros((), device=self._device)  # a captured step reads it
         optimizer = torch.optim.AdamW(
             [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-            lr=self._learning_rate,
+            lr=rate,
             betas=(0.9, 0.95),
-            fused=self._device.type == "cuda",
+            fused=on_gpu,
+            capturable=on_gpu,
         )
         path = self._out / f"{stage}.unfinished.pt"
-        elapsed, step = self._resume(stage, path, optimizer)
-        began, saved = time.monotonic() - elapsed, time.monotonic()
-        while (elapsed := time.monotonic() - began) < minutes * 60:
-            share = elapsed / (minutes * 60)
-            for group in optimizer.param_groups:
-                group["lr"] = self._learning_rate * _schedule(share)
-            batch = (tensor.to(self._device, non_blocking=True) for tensor in next(self._data))
+        elapsed, number = self._resume(stage, path, optimizer)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+        def step(*batch: Tensor) -> dict[str, Tensor]:
             with torch.autocast(self._device.type, torch.bfloat16):
                 losses = loss_of(*batch)
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=not on_gpu)
             losses["total"].backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             after_step()
-            step += 1
-            if step % 50 == 0:
-                values = {name: float(value.detach()) for name, value in losses.items() if name != "total"}
-                self.history.setdefault(stage, []).append({"step": step, "minutes": elapsed / 60, **values})
+            return {name: value.detach() for name, value in losses.items()}
+
+        if on_gpu:
+            step = captured(step, next(self._data), self._device)
+        began, saved = time.monotonic() - elapsed, time.monotonic()
+        while (elapsed := time.monotonic() - began) < minutes * 60:
+            rate.fill_(self._learning_rate * _schedule(elapsed / (minutes * 60)))
+            losses = step(*next(self._data))
+            number += 1
+            if number % self._show_every == 0:
+                values = {name: float(value) for name, value in losses.items() if name != "total"}
+                self.history.setdefault(stage, []).append({"step": number, "minutes": elapsed / 60, **values})
                 shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
-                self._console.print(f"{stage} {step:6} {elapsed / 60:5.1f} min  {shown}", highlight=False)
+                self._console.print(f"{stage} {number:6} {elapsed / 60:5.1f} min  {shown}", highlight=False)
             if time.monotonic() - saved > _SAVE_EVERY:
-                self._keep(path, optimizer, elapsed, step)
+                self._keep(path, optimizer, elapsed, number)
                 saved = time.monotonic()
-        self._keep(path, optimizer, minutes * 60, step)
+        self._keep(path, optimizer, minutes * 60, number)
 
     def _keep(self, path: Path, optimizer: torch.optim.Optimizer, elapsed: float, step: int) -> None:
         state: dict[str, Any] = {

@@ -14,7 +14,7 @@ from onelaunch.engine.tokenizer import SPECIAL_TOKENS
 from onelaunch.engine.train.problems import Problem, problems
 
 _TOKENIZER_PROBLEMS = 20_000
-_QUESTION_WEIGHT = 0.2  # of a question's tokens in the loss: they are not what answers are judged by
+_QUESTION_WEIGHT = 0.1  # of a question's tokens in the loss: they are not what answers are judged by
 _MOST_SHOTS = 10
 
 
@@ -61,7 +61,7 @@ class _Sequences(IterableDataset[tuple[Tensor, Tensor]]):
         worker = get_worker_info()
         number = 0 if worker is None else worker.id
         tokenizer = Tokenizer.from_str(self._tokenizer)
-        end = tokenizer.token_to_id("<|eos|>")
+        [end] = tokenizer.encode("<|eos|>", add_special_tokens=False).ids
         stream = problems("train", self._seed * 1000 + number + 1)
         generator = torch.Generator().manual_seed(self._seed * 1000 + number)
         ids: list[int] = []

@@ -15,7 +15,7 @@ _BIAS_STEP = 1e-3  # of a router's bias, at each step, towards equal loads
 
 
 def target_loss(model: Model, token_ids: Tensor, weights: Tensor) -> dict[str, Tensor]:
-    """Losses of a batch, and "total", which is minimised.
+    """Losses of a batch: "total", which is minimised, of answers' tokens alone, and of the indexers.
 
     Args:
         token_ids: [B, S + 1] int64.
@@ -28,9 +28,10 @@ def target_loss(model: Model, token_ids: Tensor, weights: Tensor) -> dict[str, T
     losses = F.cross_entropy(model.logits(hidden), token_ids[:, 1:].flatten(), reduction="none")
     counted = weights[:, 1:].flatten()
     next_token = (losses * counted).sum() / counted.sum()
+    in_answers = (counted == 1).float()
     return {
         "total": next_token + _INDEX_WEIGHT * memory.index_loss,
-        "next token": next_token,
+        "answers": (losses * in_answers).sum() / in_answers.sum(),
         "indexer": memory.index_loss,
     }
 
@@ -53,4 +54,4 @@ class RouterLoads:
         """Move the biases by what the last step's rows chose."""
         with torch.no_grad():
             for router, load in self._loads.items():
-                router.router_bias += _BIAS_STEP * (load.mean() - load).sign()
+                router.router_bias.add_((load.mean() - load).sign(), alpha=_BIAS_STEP)
