@@ -7,8 +7,8 @@ from itertools import chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onelaunch.engine.tokenizer import byte_tokenizer
 from onelaunch.engine.detokenizer import Detokenizer, StopStrings
+from onelaunch.engine.tokenizer import byte_tokenizer
 from server.fake_core import ByteTokenizer
 
 

@@ -69,15 +69,13 @@ class LLM:
         Raises:
             ValueError: a prompt or a parameter is out of range; nothing has run.
         """
-        if isinstance(params, Sequence):
-            each = list(params)
-        else:
-            each = [params or SamplingParams()] * len(prompts)
-        if len(each) != len(prompts):
+        if params is None or isinstance(params, SamplingParams):
+            params = [params or SamplingParams()] * len(prompts)
+        if len(params) != len(prompts):
             raise ValueError(
-                f"params has {len(each)} entries: it must have one for each of {len(prompts)} prompts"
+                f"params has {len(params)} entries: it must have one for each of {len(prompts)} prompts"
             )
-        drafts = {f"offline-{i}": _Draft(self.core.tokenizer, own) for i, own in enumerate(each)}
+        drafts = {f"offline-{i}": _Draft(self.core.tokenizer, own) for i, own in enumerate(params)}
         try:
             for (request_id, draft), prompt in zip(drafts.items(), prompts, strict=True):
                 token_ids = self.core.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt

@@ -19,8 +19,10 @@ def random_model(config: ModelConfig, seed: int, device: torch.device) -> Model:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if not name.endswith(("norm.weight", "router_bias", "sink", "bias")) or parameter.dim() > 1:
+            if parameter.dim() > 1:
                 nn.init.normal_(parameter, 0.0, config.initializer_range, generator=generator)
+            else:
+                nn.init.constant_(parameter, 1.0 if name.endswith("norm.weight") else 0.0)
     return _ready(model, device)
 
 
