@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 import torch
+from scipy import stats
 
 from onelaunch.engine import LLM, SamplingParams
 from onelaunch.engine.scheduler import Scheduled, split_decodes_and_prefills
@@ -91,3 +93,41 @@ def test_decodes_are_told_from_prefills_by_what_they_did():
     decodes, prefills = split_decodes_and_prefills(batch)
     assert decodes == [batch[0], batch[2]]
     assert prefills == [batch[1]]
+
+
+@pytest.fixture(scope="module")
+def without_drafts() -> Counter[tuple[int, ...]]:
+    return sampled(None, first_seed=10_000)
+
+
+@pytest.mark.parametrize(
+    ("method", "draft"), [("block", "greedy"), ("block", "probabilistic"), ("standard", "probabilistic")]
+)
+def test_sampled_outputs_are_distributed_as_without_drafts(method, draft, without_drafts):
+    """A chi-square test of two samples of sequences, over several steps each."""
+    speculative = f'{{"rejection_sample_method": "{method}", "draft_sample_method": "{draft}"}}'
+    counts = [sampled(speculative, first_seed=0), without_drafts]
+    common = [key for key in counts[1] if counts[0][key] + counts[1][key] >= 20]
+    table = [[count[key] for key in common] for count in counts]
+    for row, count in zip(table, counts, strict=True):
+        row.append(count.total() - sum(row))
+    assert len(common) > 20
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+def sampled(speculative: str | None, first_seed: int, count: int = 1500) -> Counter[tuple[int, ...]]:
+    """Outputs of one prompt under many seeds; of few candidates, so that sequences repeat."""
+    llm = LLM(
+        preset="tiny", device="cpu", block_size=16, max_model_len=64, max_num_seqs=64, speculative=speculative
+    )
+    with torch.no_grad():  # six tokens that target and draft can agree on, as trained ones do
+        llm.core._runner._model.lm_head.weight[6:] = 0
+        llm.core._runner._model.draft.markov_bias.weight[6:] = 0
+    params = [
+        SamplingParams(max_tokens=5, temperature=1.5, top_k=3, seed=first_seed + i, ignore_eos=True)
+        for i in range(count)
+    ]
+    done = llm.generate([[1, 2, 3]] * count, params)
+    if speculative is not None:
+        assert llm.core.stats.num_accepted_tokens > count / 2
+    return Counter(completion.token_ids for completion in done)
