@@ -129,5 +129,5 @@ def sampled(speculative: str | None, first_seed: int, count: int = 1500) -> Coun
     ]
     done = llm.generate([[1, 2, 3]] * count, params)
     if speculative is not None:
-        assert llm.core.stats.num_accepted_tokens > count / 2
+        assert llm.core.stats.num_accepted_tokens > count / 10
     return Counter(completion.token_ids for completion in done)
