@@ -117,7 +117,8 @@ def _markdown(result: dict[str, Any]) -> str:
             inter_token = statistics.median(run["inter_token_us"] for run in runs[point])
             lines.append(
                 f"| {point} | {name} | {sum(result['launches'][name].values())} "
-                f"| {median:,.0f} ({min(steps):,.0f}-{max(steps):,.0f}) | {inter_token:,.0f} | {median / usual:.3f} |"
+                f"| {median:,.0f} ({min(steps):,.0f}-{max(steps):,.0f}) "
+                f"| {inter_token:,.0f} | {median / usual:.3f} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -125,10 +125,12 @@ class Batch:
             for row in range(rows):
                 if not (self.missing_slots and rng.random() < 0.1):
                     slots[group, row] = rng.randrange(2**40)
+        seq_lens = [b + q for b, q in zip(before, self.query_lens, strict=True)]
         self.tensors = SimpleNamespace(
             query_start_loc=int32(starts),
             query_start_loc_cpu=torch.tensor(starts, dtype=torch.int32),
-            seq_lens=int32([b + q for b, q in zip(before, self.query_lens, strict=True)]),
+            seq_lens=int32(seq_lens),
+            seq_lens_cpu=torch.tensor(seq_lens, dtype=torch.int32),
             replay_start=int32([rng.randint(0, b) for b in before]) if self.replay else None,
             block_tables=[
                 torch.tensor(
@@ -177,7 +179,7 @@ class Engine:
             block_tables=t.block_tables,
             slot_mappings=t.slot_mappings,
             kv_cache_config=self.kv_cache_config,
-            seq_lens_cpu_upper_bound=t.seq_lens.cpu(),
+            seq_lens_cpu_upper_bound=t.seq_lens_cpu,
             causal=self.causal,
             model_specific_attn_metadata=None if t.replay_start is None else Replay(t.replay_start),
         )
