@@ -1,0 +1,128 @@
+"""``onelaunch ab``: two arms compared under load, round by round."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from onelaunch.cli.errors import CheckFailed
+from onelaunch.proof.ab.failure import ComparisonFailed
+from onelaunch.proof.ab.plan import read_plan
+from onelaunch.proof.ab.report import make_report, markdown
+from onelaunch.proof.ab.run import Comparison, Progress
+from onelaunch.proof.ab.state import State, locked
+from onelaunch.proof.ab.statistics import require_scipy
+
+_INTERRUPTED = 130
+
+
+def ab(
+    plan_file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PLAN.toml",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="The comparison.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder for state.json, logs and the report. Default: PLAN.ab, beside the plan.",
+        ),
+    ] = None,
+) -> None:
+    """Compare two servers under load: rounds with swapped halves, intervals, and what is inside the noise.
+
+    Goes on where it was stopped; a finished comparison is shown again.
+    """
+    require_scipy()
+    try:
+        import httpx  # noqa: F401
+    except ImportError as error:
+        raise ValueError("httpx is not installed: pip install onelaunch[proof]") from error
+    plan = read_plan(plan_file)
+    folder = plan_file.with_suffix(".ab") if out is None else out
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    with locked(folder):
+        state = State(folder / "state.json", plan)
+        kept = len(state.points)
+        with _bar(console) as bar:
+            task = bar.add_task("", total=None)
+
+            def show(now: Progress) -> None:
+                bar.update(task, description=now.what, completed=now.done, total=now.total)
+
+            comparison = Comparison(plan, state, folder / "logs", show)
+            if kept:
+                console.print(
+                    f"{kept} of {comparison.num_points} points are kept from before", highlight=False
+                )
+            try:
+                with signals_interrupt():
+                    comparison.run()
+            except ComparisonFailed as error:
+                raise CheckFailed(f"{error}; {_saved(state, comparison)}") from None
+            except KeyboardInterrupt:
+                bar.stop()
+                saved = _saved(state, comparison)
+                print(f"onelaunch: stopped: no server is left running; {saved}", file=sys.stderr)
+                raise typer.Exit(_INTERRUPTED) from None
+        report = make_report(plan, state.points)
+        (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        (folder / "report.md").write_text(markdown(report))
+    print(markdown(report))
+    console.print(f"{folder}: report.md, report.json, logs", markup=False, highlight=False)
+
+
+def _saved(state: State, comparison: Comparison) -> str:
+    if not state.points:
+        return "no point was finished, so nothing is kept"
+    return (
+        f"{len(state.points)} of {comparison.num_points} points are kept in {state.path}: "
+        "the same command goes on from there"
+    )
+
+
+def _bar(console: Console) -> Bar:
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        refresh_per_second=2,  # drawing takes time from the built-in client's streams
+    )
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP (a closed terminal) end a comparison as Ctrl-C does: with its servers stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and means it
+            before[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

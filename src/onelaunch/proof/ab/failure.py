@@ -1,0 +1,28 @@
+"""How a comparison ends early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ComparisonFailed(Exception):
+    """A server or a load run broke, so there is nothing to report. The message names the log to read.
+
+    Points that were finished are kept, and the same command goes on from there.
+    """
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says anything, shortened: what a program said before it died."""
+    try:
+        lines = log.read_bytes()[-10_000:].decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][-200:] if said else ""
+
+
+def naming(log: Path, what: str) -> ComparisonFailed:
+    """A failure with its log, and the log's last line."""
+    line = last_line(log)
+    return ComparisonFailed(f"{what}; log: {log}" + (f", which ends: {line}" if line else ", which is empty"))
