@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -55,21 +56,26 @@ def test_row_counts_that_were_not_timed_are_not_judged():
     assert not any("1,024 rows" in what for what in verdicts())
 
 
+def squeezed(text):
+    """Without the padding of its tables."""
+    return re.sub(" +", " ", text)
+
+
 def test_tables_show_times_spreads_and_verdicts():
     text = markdown(RESULT)
-    assert "| 7 | 60.00 (1.00-9.00) | 14.00 (1.00-9.00) | 3.00 (1.00-9.00) |" in text
+    assert "| 7 | 60.00 (1.00-9.00) | 14.00 (1.00-9.00) | 3.00 (1.00-9.00) |" in squeezed(text)
     assert "**not met**" in text
 
 
 def test_a_missing_time_is_a_dash_and_a_spread_of_zero_is_shown():
     records = [record("usual", 7, 60) | {"p10": 0.0}, record("onelaunch", 7, 3) | {"p90": None}]
     text = markdown({**RESULT, "records": records})
-    assert "| 7 | 60.00 (0.00-9.00) | - | 3.00 |" in text
+    assert "| 7 | 60.00 (0.00-9.00) | - | 3.00 |" in squeezed(text)
 
 
 def test_tables_without_spreads_have_medians_alone():
     text = markdown(RESULT, spreads=False)
-    assert "| 7 | 60.00 | 14.00 | 3.00 |" in text
+    assert "| 7 | 60.00 | 14.00 | 3.00 |" in squeezed(text)
     assert "p10" not in text
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onelaunch.proof.markdown import markdown_table
+
 Result = Mapping[str, Any]
 
 _ARMS = {
@@ -144,12 +146,15 @@ def markdown(result: Result, *, spreads: bool = True) -> str:
             ),
         ),
         "The bars:",
-        _table(
-            ("bar", "measured", "at most", ""),
-            [
-                (bar.what, f"{bar.value:.3f}", f"{bar.limit:.3f}", "met" if bar.met else "**not met**")
-                for bar in bars(result)
-            ],
+        "\n".join(
+            markdown_table(
+                ("bar", "measured", "at most", ""),
+                [
+                    (bar.what, f"{bar.value:.3f}", f"{bar.limit:.3f}", "met" if bar.met else "**not met**")
+                    for bar in bars(result)
+                ],
+                left=1,
+            )
         ),
     ]
     return "\n\n".join(parts) + "\n"
@@ -167,12 +172,7 @@ def _times_table(times: Times, field: str, spread: tuple[str, str] | None, arms:
                 cell += f" ({low:.2f}-{high:.2f})"
             cells.append(cell)
         rows.append(cells)
-    return _table(("rows", *(_ARMS.get(arm, arm) for arm in arms)), rows)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join(markdown_table(("rows", *(_ARMS.get(arm, arm) for arm in arms)), rows, left=1))
 
 
 def require_matplotlib() -> None:

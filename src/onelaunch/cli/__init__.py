@@ -10,10 +10,12 @@ import typer
 
 from onelaunch import __version__
 from onelaunch.cli.ab import ab
+from onelaunch.cli.acceptance import acceptance
 from onelaunch.cli.bench import bench
 from onelaunch.cli.demo import demo
 from onelaunch.cli.doctor import doctor
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.evaluate import evaluate
 from onelaunch.cli.generate import generate
 from onelaunch.cli.load import load
 from onelaunch.cli.serve import serve
@@ -24,8 +26,9 @@ __all__ = ["app", "main"]
 
 # A traceback that rich draws hides the plain one that a bug report needs.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, verify, bench, doctor, targets, serve, generate, load, ab):
+for command in (demo, verify, bench, doctor, targets, serve, generate, load, ab, acceptance):
     app.command()(command)
+app.add_typer(evaluate, name="evaluate")
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,7 +22,7 @@ from onelaunch.proof.ab.plan import read_plan
 from onelaunch.proof.ab.report import make_report, markdown
 from onelaunch.proof.ab.run import Comparison, Progress
 from onelaunch.proof.ab.state import State, locked
-from onelaunch.proof.ab.statistics import require_scipy
+from onelaunch.proof.extras import require
 
 _INTERRUPTED = 130
 
@@ -50,11 +50,7 @@ def ab(
 
     Goes on where it was stopped; a finished comparison is shown again.
     """
-    require_scipy()
-    try:
-        import httpx  # noqa: F401
-    except ImportError as error:
-        raise ValueError("httpx is not installed: pip install onelaunch[proof]") from error
+    require("httpx", "scipy")
     plan = read_plan(plan_file)
     folder = plan_file.with_suffix(".ab") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)

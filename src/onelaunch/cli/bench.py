@@ -14,6 +14,7 @@ from onelaunch.bench import report
 from onelaunch.bench.inputs import ROWS
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.files import require_writable
 
 
 def bench(
@@ -46,10 +47,7 @@ def bench(
     ] = None,
 ) -> None:
     """Time the one-launch build against the usual ways, on the same inputs, after checking them all."""
-    # What can't be written must show now, not after the whole run.
-    for name, path in (("json", json_out), ("markdown", markdown_out), ("plot", plot_out)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ValueError(f"{name} is {path}: there is no folder {path.parent}")
+    require_writable(json=json_out, markdown=markdown_out, plot=plot_out)
     if plot_out is not None:
         report.require_matplotlib()
     console = Console()

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.files import require_writable
 from onelaunch.proof.demo import DemoResult, run_demo
 from onelaunch.traffic import generated_trace, read_trace
 
@@ -59,8 +60,7 @@ def demo(
     """Build every decode step of a serving trace by both paths: same metadata, fewer launches."""
     console = Console()
     chosen = chosen_device(device)
-    if json_out is not None and not json_out.absolute().parent.is_dir():  # not after the whole run
-        raise ValueError(f"json is {json_out}: there is no folder {json_out.parent}")
+    require_writable(json=json_out)
     on_gpu = chosen.type == "cuda"
     if trace is None:
         requests = generated_trace(seed, _GENERATED_REQUESTS)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.files import require_writable
 from onelaunch.proof.load import LoadResult, LoadSettings, RequestFailed, run_load
 
 
@@ -34,8 +35,7 @@ def load(
     ] = None,
 ) -> None:
     """Stream completions at a fixed concurrency: inter-token latency and time to first token."""
-    if json_out is not None and not json_out.absolute().parent.is_dir():  # not after the whole run
-        raise ValueError(f"json is {json_out}: there is no folder {json_out.parent}")
+    require_writable(json=json_out)
     settings = LoadSettings(
         base_url=base_url.rstrip("/").removesuffix("/v1"),
         model=model,

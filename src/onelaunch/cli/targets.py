@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.files import require_writable
 from onelaunch.proof.targets import TARGETS, Resources, check_targets, compile_all_apart, num_variants
 
 
@@ -30,8 +31,7 @@ def targets(
     """Compile every kernel for each target and show its registers; a spill fails."""
     wanted = tuple(target or TARGETS)
     check_targets(wanted)
-    if json_out is not None and not json_out.absolute().parent.is_dir():
-        raise ValueError(f"json is {json_out}: there is no folder {json_out.parent}")
+    require_writable(json=json_out)
     console = Console()
     found: list[Resources] = []
     with Progress(TextColumn("kernels"), BarColumn(), MofNCompleteColumn(), console=console) as progress:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.files import require_writable
 from onelaunch.proof import case_file
 from onelaunch.proof.compare import Mismatch
 from onelaunch.proof.features import FEATURES
@@ -48,11 +49,7 @@ def verify(
     console = Console()
     chosen = chosen_device(device)
     out = out / _FILE_NAME if out.is_dir() else out
-    for name, path in (("out", out), ("json", json_out)):  # not after the whole run
-        if path is not None and not path.absolute().parent.is_dir():
-            raise ValueError(f"{name} is {path}: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise ValueError(f"{name} is {path}: it must be a file, not a folder")
+    require_writable(out=out, json=json_out)
     if case is not None:
         _replay(console, case, chosen, json_out)
         return

@@ -12,6 +12,7 @@ from onelaunch.proof.ab.load import Run
 from onelaunch.proof.ab.plan import ARMS, Plan
 from onelaunch.proof.ab.state import Point
 from onelaunch.proof.ab.statistics import CONFIDENCE, Interval, summarize
+from onelaunch.proof.markdown import markdown_table
 
 _METRIC_NAMES = {
     "inter_token_latency": "inter-token latency",
@@ -186,7 +187,7 @@ def _summary_table(points: list[dict[str, Any]], confidence: float) -> list[str]
         f"Intervals are of the mean delta, at {100 * confidence:g}% for all points together. "
         "A difference is claimed only where neither holds 0."
     )
-    return [*_table(header, rows), "", note]
+    return [*markdown_table(header, rows), "", note]
 
 
 def _noise_table(plan: Mapping[str, Any], points: list[dict[str, Any]]) -> list[str]:
@@ -202,7 +203,7 @@ def _noise_table(plan: Mapping[str, Any], points: list[dict[str, Any]]) -> list[
     moved = "second half - first" if plan["halves"] is not None else "going second - going first"
     header = ["in flight", "arm", "spread of runs on one server", f"same arm, {moved}"]
     note = "Spread: standard deviation over the runs of a server, pooled over servers."
-    return ["## Noise", "", *_table(header, rows), "", note]
+    return ["## Noise", "", *markdown_table(header, rows), "", note]
 
 
 def _rounds_table(plan: Mapping[str, Any], point: Mapping[str, Any]) -> list[str]:
@@ -232,7 +233,7 @@ def _rounds_table(plan: Mapping[str, Any], point: Mapping[str, Any]) -> list[str
     )
     place = "on" if plan["halves"] is not None else "turn"
     header = ["round", f"base {place}", "base", f"change {place}", "change", "delta us", "delta %"]
-    return [f"## Rounds, {point['concurrency']} in flight", "", *_table(header, rows)]
+    return [f"## Rounds, {point['concurrency']} in flight", "", *markdown_table(header, rows)]
 
 
 def _warnings(points: list[dict[str, Any]]) -> list[str]:
@@ -271,16 +272,6 @@ def _built_in(load: Mapping[str, Any]) -> str:
         f"--concurrency {{concurrency}} --requests {{{load['requests_per_stream']} x concurrency}} "
         f"--prompt-tokens {load['prompt_tokens']} --max-tokens {load['max_tokens']}{text} --seed {{seed}}"
     )
-
-
-def _table(header: list[str], rows: list[list[str]]) -> list[str]:
-    """Padded, so that it can be read as it is."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    lines = [
-        f"| {' | '.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))} |"
-        for row in (header, *rows)
-    ]
-    return [lines[0], f"| {' | '.join('-' * (width - 1) + ':' for width in widths)} |", *lines[1:]]
 
 
 def _shown(interval: list[float] | None) -> str:

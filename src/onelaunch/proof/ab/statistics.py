@@ -73,14 +73,6 @@ class Summary:
     verdict: str
 
 
-def require_scipy() -> None:
-    """Raise ValueError if scipy is missing: now, not after hours of load."""
-    try:
-        import scipy.stats  # noqa: F401
-    except ImportError as error:
-        raise ValueError("scipy is not installed: pip install onelaunch[proof]") from error
-
-
 def summarize(
     base: Sequence[Sequence[float]],
     change: Sequence[Sequence[float]],

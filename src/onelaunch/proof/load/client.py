@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from onelaunch.proof.extras import require
 from onelaunch.proof.load.prompts import make_prompts
 from onelaunch.proof.load.result import LoadResult
 from onelaunch.proof.load.settings import LoadSettings
@@ -27,10 +28,8 @@ async def run_load(settings: LoadSettings, progress: Callable[[int], None] | Non
             something buffers the streams.
         ValueError: httpx is not installed.
     """
-    try:
-        import httpx
-    except ImportError as error:
-        raise ValueError("httpx is not installed: pip install onelaunch[proof]") from error
+    require("httpx")
+    import httpx
 
     prompts = make_prompts(settings)
     timings: dict[int, RequestTiming] = {}

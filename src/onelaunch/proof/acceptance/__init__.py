@@ -1,0 +1,1 @@
+"""Mean acceptance length of a speculative server, from its own counters."""

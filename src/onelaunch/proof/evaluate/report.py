@@ -1,0 +1,99 @@
+"""A result as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onelaunch.proof.evaluate.scoring import SCORES
+from onelaunch.proof.markdown import markdown_table
+
+_SURE = 1.96  # standard errors of a 95% interval
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Accuracies by rule and run, their errors, and how runs differ."""
+    runs, score = result["runs_made"], result["score"]
+    lines = [
+        f"{headline(result)}",
+        "",
+        f"{result['num_questions']:,} questions, {result['shots']} examples, temperature "
+        f"{result['servers'][0]['temperature']:g}, at most {result['servers'][0]['max_tokens']} tokens; "
+        f"{len(runs)} run{'s' * (len(runs) != 1)}; {result['truncated']:,} answers cut off at their length.",
+        "",
+        *_scores(result["scores"]),
+    ]
+    if result["shots"]:
+        lines += [
+            "",
+            f"The first {result['shots']} questions are their own examples; 'without' leaves them out.",
+        ]
+    if result["pairs"]:
+        lines += ["", *_pairs(result["pairs"], score)]
+    if "against" in result:
+        lines += ["", "Before:", "", *_scores(result["against"]["before_scores"])]
+        lines += ["", *_pairs(result["against"]["pairs"], score)]
+    return "\n".join(lines) + "\n"
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    """The result in a sentence."""
+    one = result["scores"][result["score"]]
+    said = (
+        f"GSM8K ({result['score']}): {_percent(one['mean'])} of {result['num_questions']:,} questions, "
+        f"give or take {_percent(_SURE * one['binomial_error'])}"
+    )
+    if "against" not in result:
+        return said
+    against = result["against"]
+    delta = f"{100 * against['delta']:+.2f} points against {_percent(against['before_accuracy'])} before"
+    error = against["paired_error"]
+    if error is None:
+        return f"{said}; {delta}"
+    differ = max(pair["texts_differ"] for pair in against["pairs"])
+    if not differ:
+        return f"{said}; {delta}: every answer is the same text"
+    inside = abs(against["delta"]) <= _SURE * error
+    verdict = "inside the noise" if inside else "a difference"
+    return f"{said}; {delta}, give or take {100 * _SURE * error:.2f}: {verdict}"
+
+
+def _scores(scores: Mapping[str, Any]) -> list[str]:
+    rows = [
+        [
+            rule,
+            _percent(scores[rule]["mean"]),
+            _optional(scores[rule]["mean_without_examples"]),
+            _percent(scores[rule]["binomial_error"]),
+            _optional(scores[rule]["run_error"]),
+            _optional(scores[rule]["server_error"]),
+            ", ".join(_percent(value) for value in scores[rule]["runs"]),
+        ]
+        for rule in SCORES
+    ]
+    header = ["score", "accuracy", "without", "binomial error", "error of runs", "of servers", "runs"]
+    return markdown_table(header, rows, left=1)
+
+
+def _pairs(pairs: Sequence[Mapping[str, Any]], score: str) -> list[str]:
+    rows = [
+        [
+            pair["first"],
+            pair["second"],
+            f"{pair['texts_differ']:,}",
+            f"{pair[score]['only_first']:,}",
+            f"{pair[score]['only_second']:,}",
+            f"{pair[score]['p']:.3f}",
+        ]
+        for pair in pairs
+    ]
+    header = ["first", "second", "answers differ", "only first right", "only second right", "McNemar p"]
+    return markdown_table(header, rows, left=2)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}%"
+
+
+def _optional(share: float | None) -> str:
+    return "-" if share is None else _percent(share)
