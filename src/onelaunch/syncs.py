@@ -5,16 +5,22 @@ most of such calls itself (``torch.cuda.set_sync_debug_mode``). On a CPU nothing
 looks for the calls that would on a GPU: reading a value, and results whose shape depends on values.
 
 What neither notices: ``torch.cuda.synchronize`` and waiting for an event, which are asked for by name;
-blocking copies from pageable memory, on a CPU.
+blocking copies from pageable memory, on a CPU. On a CPU only the calling thread is looked at.
+
+``onelaunch sync-check`` does the same for a whole program that knows nothing of this module, by-name waits
+and all threads included. A program that does know it says :func:`warmed_up` and :func:`allowed`.
 """
 
 from __future__ import annotations
 
+import os
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import local
 from typing import Any
 
@@ -42,6 +48,7 @@ class SyncError(RuntimeError):
 
 
 _of_thread = local()
+_told: int | None = None  # the process that called warmed_up: a fork has its own warm-up
 
 
 @contextmanager
@@ -65,7 +72,7 @@ def policing(
         return
 
     def report(what: str) -> None:
-        if getattr(_of_thread, "allowed", 0):
+        if is_allowed():
             return
         stack = traceback.format_stack()[:-2]
         sync = Sync(what, tuple(stack))
@@ -78,7 +85,9 @@ def policing(
         if mode == "error":
             raise SyncError(f"{what} waits for the device")
 
-    with _on_gpu(report) if device.type == "cuda" else _WouldWait(report):
+    # As torch.compiler.disable does, without its seconds of import: torch.compile need not look inside.
+    report._torchdynamo_disable = True  # type: ignore[attr-defined]
+    with _on_gpu(report) if device.type == "cuda" else WouldWait(report):
         yield
 
 
@@ -96,6 +105,24 @@ def allowed(reason: str) -> Iterator[None]:
         _of_thread.allowed = before
         if policed:
             torch.cuda.set_sync_debug_mode(policed)
+
+
+def is_allowed() -> bool:
+    """Whether this thread is in a block of :func:`allowed`."""
+    return bool(getattr(_of_thread, "allowed", 0))
+
+
+def warmed_up() -> None:
+    """Tell ``onelaunch sync-check``, if this process runs below it, that warm-up is over.
+
+    The first call of a process counts, so it may be made every step.
+    """
+    global _told
+    folder = os.environ.get("ONELAUNCH_SYNC_RECORD")
+    if folder and _told != os.getpid():
+        _told = os.getpid()
+        with suppress(OSError):
+            Path(folder, f"{_told}-{time.monotonic_ns()}.warm").touch()
 
 
 def not_on_gpu(device: torch.device) -> AbstractContextManager[None]:
@@ -127,14 +154,23 @@ def _on_gpu(report: Callable[[str], None]) -> Iterator[None]:
 
 
 _READS = {
-    "item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__", "__contains__",
+    "item", "tolist", "numpy", "cpu", "__array__", "__repr__", "__format__",
+    "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
     "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount",
     "equal", "allclose", "is_nonzero",
 }  # fmt: skip
 
 
-class _WouldWait(TorchFunctionMode):
-    """Reports calls that would wait on a GPU."""
+# Where a number is wanted, a tensor is read. The first argument of the second set is the tensor itself.
+_SIZED = {"zeros", "ones", "empty", "full", "rand", "randn", "arange", "linspace"}
+_SIZED_METHODS = {"view", "reshape", "expand", "repeat", "narrow", "split", "topk"}
+
+
+class WouldWait(TorchFunctionMode):
+    """Reports calls of its thread that would wait on a GPU, all tensors taken for a GPU's.
+
+    ``torch.compile`` traces this too, so a report breaks its graph: where the read would, as a rule.
+    """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__()
@@ -145,27 +181,42 @@ class _WouldWait(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", str(func))
-        if name in _READS or self._depends_on_values(name, args, kwargs):
+        if name in _READS or _depends_on_values(name, args, kwargs):
             self._report(name)
         return func(*args, **kwargs)
 
-    @staticmethod
-    def _depends_on_values(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        if name in ("__getitem__", "__setitem__", "index_put_"):
-            index = args[1] if isinstance(args[1], tuple) else (args[1],)
-            # Writing one value under a mask is a masked fill; reading under one has a shape that depends on
-            # it.
-            masked = any(
-                isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8) for one in index
-            )
-            return masked and (name == "__getitem__" or isinstance(args[2], torch.Tensor))
-        if name == "repeat_interleave":
-            repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
-            return isinstance(repeats, torch.Tensor) and kwargs.get("output_size") is None
-        if name == "where":
-            return len(args) + len(kwargs) == 1
-        if name in ("tensor", "as_tensor"):
-            return isinstance(args[0], (list, tuple)) and any(
-                isinstance(one, torch.Tensor) for one in args[0]
-            )
+
+def _depends_on_values(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    if name in ("__getitem__", "__setitem__", "index_put_"):
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        if name != "index_put_" and any(map(_reads_position, index)):
+            return True
+        # Writing one value under a mask is a masked fill; reading under one has a shape that depends on it.
+        masked = any(
+            isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8) for one in index
+        )
+        return masked and (name == "__getitem__" or isinstance(args[2], torch.Tensor))
+    if name in _SIZED or name in _SIZED_METHODS:
+        return _has_tensor(args if name in _SIZED else args[1:])
+    if name == "repeat_interleave":
+        repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
+        return isinstance(repeats, torch.Tensor) and kwargs.get("output_size") is None
+    if name == "where":
+        return len(args) + len(kwargs) == 1
+    if name in ("tensor", "as_tensor"):
+        return isinstance(args[0], (list, tuple)) and _has_tensor(args[0])
+    return False
+
+
+def _reads_position(index: Any) -> bool:
+    if isinstance(index, slice):
+        return any(isinstance(one, torch.Tensor) for one in (index.start, index.stop, index.step))
+    if not isinstance(index, torch.Tensor) or index.dim() > 0:
         return False
+    return not index.is_floating_point() and index.dtype not in (torch.bool, torch.uint8)
+
+
+def _has_tensor(args: Sequence[Any]) -> bool:
+    return any(
+        isinstance(one, torch.Tensor) or (isinstance(one, (list, tuple)) and _has_tensor(one)) for one in args
+    )

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from onelaunch.cli import main
-from onelaunch.cli.ab import signals_interrupt
+from onelaunch.cli.signals import signals_interrupt
 from proof.ab.arena import FAKE_SERVER, free_ports, running_with
 
 PLAN = """

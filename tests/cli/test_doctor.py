@@ -56,7 +56,7 @@ def test_a_sound_machine_passes(capsys):
 )
 def test_the_table_shows_the_gates_answer_for_both_flags(capsys, monkeypatch, self_check, platform, answer):
     monkeypatch.setattr(doctor, "detect", lambda: platform)
-    monkeypatch.setattr(doctor, "_device_name", lambda device: "a GPU")
+    monkeypatch.setattr(doctor, "device_name", lambda device: "a GPU")
     self_check()
     status, out, _ = examine(capsys)
     assert status == 0

@@ -17,8 +17,11 @@ from onelaunch.cli.doctor import doctor
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.evaluate import evaluate
 from onelaunch.cli.generate import generate
+from onelaunch.cli.launches import launches
 from onelaunch.cli.load import load
+from onelaunch.cli.prove import prove
 from onelaunch.cli.serve import serve
+from onelaunch.cli.sync_check import sync_check
 from onelaunch.cli.targets import targets
 from onelaunch.cli.verify import verify
 
@@ -26,8 +29,10 @@ __all__ = ["app", "main"]
 
 # A traceback that rich draws hides the plain one that a bug report needs.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, verify, bench, doctor, targets, serve, generate, load, ab, acceptance):
+for command in (demo, verify, bench, doctor, targets, serve, generate, launches, load, ab, acceptance, prove):
     app.command()(command)
+# Options after the command are the command's.
+app.command("sync-check", context_settings={"allow_interspersed_args": False})(sync_check)
 app.add_typer(evaluate, name="evaluate")
 
 

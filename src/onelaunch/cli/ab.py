@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -17,14 +13,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.proof.ab.failure import ComparisonFailed
+from onelaunch.cli.files import require_writable
+from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
 from onelaunch.proof.ab.plan import read_plan
-from onelaunch.proof.ab.report import make_report, markdown
+from onelaunch.proof.ab.report import EXPECTED, headline, is_as_expected, make_report, markdown
 from onelaunch.proof.ab.run import Comparison, Progress
-from onelaunch.proof.ab.state import State, locked
+from onelaunch.proof.ab.state import State
 from onelaunch.proof.extras import require
-
-_INTERRUPTED = 130
+from onelaunch.proof.processes.failure import ProcessFailed
+from onelaunch.proof.processes.lock import locked
 
 
 def ab(
@@ -45,12 +42,21 @@ def ab(
             help="Folder for state.json, logs and the report. Default: PLAN.ab, beside the plan.",
         ),
     ] = None,
+    expect: Annotated[
+        str | None, typer.Option(help=f"Fail unless change is so at every point: {', '.join(EXPECTED)}.")
+    ] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write report.json to this file.")
+    ] = None,
 ) -> None:
     """Compare two servers under load: rounds with swapped halves, intervals, and what is inside the noise.
 
     Goes on where it was stopped; a finished comparison is shown again.
     """
     require("httpx", "scipy")
+    if expect is not None and expect not in EXPECTED:
+        raise ValueError(f"expect is {expect!r}: it must be one of {', '.join(EXPECTED)}")
+    require_writable(json=json_out)
     plan = read_plan(plan_file)
     folder = plan_file.with_suffix(".ab") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,18 +78,22 @@ def ab(
             try:
                 with signals_interrupt():
                     comparison.run()
-            except ComparisonFailed as error:
+            except ProcessFailed as error:
                 raise CheckFailed(f"{error}; {_saved(state, comparison)}") from None
             except KeyboardInterrupt:
                 bar.stop()
                 saved = _saved(state, comparison)
                 print(f"onelaunch: stopped: no server is left running; {saved}", file=sys.stderr)
-                raise typer.Exit(_INTERRUPTED) from None
+                raise typer.Exit(INTERRUPTED) from None
         report = make_report(plan, state.points)
-        (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        for path in (folder / "report.json", json_out):
+            if path is not None:
+                path.write_text(json.dumps(report, indent=1) + "\n")
         (folder / "report.md").write_text(markdown(report))
     print(markdown(report))
     console.print(f"{folder}: report.md, report.json, logs", markup=False, highlight=False)
+    if expect is not None and not all(is_as_expected(point, expect) for point in report["points"]):
+        raise CheckFailed(f"change is not {expect} at every point: {headline(report)}")
 
 
 def _saved(state: State, comparison: Comparison) -> str:
@@ -104,21 +114,3 @@ def _bar(console: Console) -> Bar:
         console=console,
         refresh_per_second=2,  # drawing takes time from the built-in client's streams
     )
-
-
-@contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP (a closed terminal) end a comparison as Ctrl-C does: with its servers stopped."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {}
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and means it
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -18,6 +18,7 @@ from onelaunch.cli.files import require_writable
 from onelaunch.proof.acceptance.reading import read_metrics
 from onelaunch.proof.acceptance.result import headline, loss_percent, make_result, markdown, read_result
 from onelaunch.proof.extras import require
+from onelaunch.proof.processes.command import runnable
 
 _POLL_S = 0.1
 
@@ -72,7 +73,7 @@ def acceptance(
 def _run(command: list[str]) -> None:
     """The command, with this terminal; a Ctrl-C reaches it from there."""
     try:
-        status = subprocess.run(command).returncode
+        status = subprocess.run(runnable(command)).returncode
     except OSError as error:
         raise ValueError(f"{command[0]} can't be run: {error.strerror}") from None
     sys.stdout.flush()

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform as host
-import subprocess
 import time
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -17,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from onelaunch import WindowGroup, __version__
+from onelaunch import WindowGroup
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.gate import decide
+from onelaunch.machine import device_name, kernels, versions
 from onelaunch.platform import Platform, detect
 
 _SELF_CHECK_SECONDS = 1.0
@@ -34,13 +31,13 @@ def doctor(
     device = torch.device("cpu" if platform.vendor == "cpu" else "cuda")
     check = _self_check(device)
     findings: dict[str, Any] = {
-        "platform": {**dataclasses.asdict(platform), "device": _device_name(device)},
+        "platform": {**dataclasses.asdict(platform), "device": device_name(platform)},
         "gate": {
             "flag on": dataclasses.asdict(decide(True, platform)),
             "flag off": dataclasses.asdict(decide(False, platform)),
         },
-        "kernels": _kernels(),
-        "versions": _versions(platform),
+        "kernels": kernels(),
+        "versions": versions(platform),
         "self-check": check,
     }
     if vllm:
@@ -75,46 +72,6 @@ def _self_check(device: torch.device) -> dict[str, Any]:
     except Exception as error:
         failures.append(f"{type(error).__name__}: {error}")
     return {"batches": cases, "seconds": round(time.perf_counter() - start, 2), "failures": failures}
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else host.processor() or host.machine()
-
-
-def _kernels() -> str:
-    try:
-        from onelaunch._triton import interpreted
-    except ImportError as error:
-        return f"unavailable: {error}"
-    return "run in Triton's interpreter" if interpreted() else "compiled by Triton"
-
-
-def _versions(platform: Platform) -> dict[str, str | None]:
-    versions: dict[str, str | None] = {"onelaunch": __version__, "python": host.python_version()}
-    for package in ("torch", "triton", "triton-rocm", "numpy"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    versions["torch"] = torch.__version__  # which build it is, too
-    versions["cuda"] = torch.version.cuda
-    versions["rocm"] = torch.version.hip
-    versions["driver"] = _driver(platform)
-    return versions
-
-
-def _driver(platform: Platform) -> str | None:
-    """The kernel driver's version, which PyTorch does not tell; None where it cannot be found out."""
-    try:
-        if platform.vendor == "amd":
-            return Path("/sys/module/amdgpu/version").read_text().strip()
-        if platform.vendor == "nvidia":
-            query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-            done = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30)
-            return done.stdout.split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        pass
-    return None
 
 
 def _vllm_rows(found: dict[str, Any]) -> list[tuple[str, str]]:

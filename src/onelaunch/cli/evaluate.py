@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.files import require_writable
+from onelaunch.cli.signals import INTERRUPTED
 from onelaunch.proof.evaluate.client import Asking, served_model
 from onelaunch.proof.evaluate.questions import STOP, read_questions
 from onelaunch.proof.evaluate.report import headline, markdown
@@ -22,8 +23,6 @@ from onelaunch.proof.evaluate.runs import Evaluation, KeptRuns, run_all
 from onelaunch.proof.evaluate.scoring import SCORES
 from onelaunch.proof.extras import require
 from onelaunch.proof.load import RequestFailed
-
-_INTERRUPTED = 130
 
 evaluate = typer.Typer(
     no_args_is_help=True, help="Accuracy of a served model, and what differences are worth."
@@ -129,7 +128,7 @@ def gsm8k(
         except KeyboardInterrupt:
             progress.stop()
             print(f"onelaunch: stopped; {_kept(kept)}", file=sys.stderr)
-            raise typer.Exit(_INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED) from None
     result = make_result(evaluation, made, score, before)
     print(markdown(result))
     if json_out is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,9 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onelaunch.cli import engine_options as options
 from onelaunch.cli.engine_options import engine_config
+from onelaunch.cli.errors import CheckFailed
+from onelaunch.cli.files import require_writable
 
 if TYPE_CHECKING:
     from onelaunch.engine.core import EngineCore
+    from onelaunch.engine.llm import Completion
 
 
 def generate(
@@ -43,8 +49,25 @@ def generate(
     enable_prefix_caching: options.EnablePrefixCaching = True,
     enforce_eager: options.EnforceEager = False,
     seed: options.Seed = 0,
+    max_launches: Annotated[
+        int | None, typer.Option(min=1, help="Fail when a decode step's metadata takes more launches.")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="An earlier --json: fail unless all tokens are its.",
+        ),
+    ] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write tokens and numbers to this file.")
+    ] = None,
 ) -> None:
     """Complete prompts offline; show the text, and what it took."""
+    require_writable(json=json_out)
+    before = None if against is None else _tokens_of(against)
     config = engine_config(
         preset=preset,
         model=model,
@@ -93,14 +116,46 @@ def generate(
     for given, completion in zip(prompt, completions, strict=True):
         print(given + "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in completion.text))
     seconds = [end - begun for begun, end in pairwise(ends)]
-    print(_summary(llm.core, seconds, sum(len(completion.token_ids) for completion in completions)))
+    result = _result(llm.core, seconds, completions)
+    print(_summary(result))
+    same = True
+    if before is not None:
+        same = result["same_tokens"] = before == result["token_ids"]
+    if json_out is not None:
+        json_out.write_text(json.dumps(result) + "\n")
+    if max_launches is not None and result["launches_per_step"] > max_launches:
+        raise CheckFailed(f"{result['launches_per_step']} metadata launches a step: at most {max_launches}")
+    if not same:
+        raise CheckFailed(f"other tokens than in {against}")
 
 
-def _summary(core: EngineCore, seconds: list[float], num_tokens: int) -> str:
+def _tokens_of(path: Path) -> list[list[int]]:
+    try:
+        tokens: list[list[int]] = json.loads(path.read_text())["token_ids"]
+        return tokens
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"against is {path}: it must be a result of onelaunch generate") from None
+
+
+def _result(core: EngineCore, seconds: list[float], completions: Sequence[Completion]) -> dict[str, Any]:
     stats = core.stats
-    parts = [f"{num_tokens} tokens in {sum(seconds):.2f} s, {len(seconds)} steps"]
-    parts.append(f"{1e3 * statistics.median(seconds):.1f} ms a step (median)")
-    if stats.num_drafts:
-        parts.append(f"acceptance length {1 + stats.num_accepted_tokens / stats.num_drafts:.2f}")
-    parts.append(f"{stats.launches_per_step} metadata launches a step ({core.metadata_path[0]})")
+    return {
+        "tokens": sum(len(one.token_ids) for one in completions),
+        "steps": len(seconds),
+        "seconds": sum(seconds),
+        "median_step_ms": 1e3 * statistics.median(seconds),
+        "acceptance_length": 1 + stats.num_accepted_tokens / stats.num_drafts if stats.num_drafts else None,
+        "launches_per_step": stats.launches_per_step,
+        "launches": core.launches,
+        "metadata_path": core.metadata_path[0],
+        "token_ids": [list(one.token_ids) for one in completions],
+    }
+
+
+def _summary(result: Mapping[str, Any]) -> str:
+    parts = [f"{result['tokens']} tokens in {result['seconds']:.2f} s, {result['steps']} steps"]
+    parts.append(f"{result['median_step_ms']:.1f} ms a step (median)")
+    if result["acceptance_length"] is not None:
+        parts.append(f"acceptance length {result['acceptance_length']:.2f}")
+    parts.append(f"{result['launches_per_step']} metadata launches a step ({result['metadata_path']})")
     return "; ".join(parts)

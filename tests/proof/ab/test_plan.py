@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from onelaunch.proof.ab.plan import fill, make_plan, read_plan
+from onelaunch.proof.ab.plan import make_plan, read_plan
+from onelaunch.proof.processes.command import fill
 from proof.ab.arena import plan, values
 
 PLAN = """

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from onelaunch.proof.ab.failure import ComparisonFailed
 from onelaunch.proof.ab.load import Run
 from onelaunch.proof.ab.report import make_report
 from onelaunch.proof.ab.run import Comparison
-from onelaunch.proof.ab.state import Point, State, locked
+from onelaunch.proof.ab.state import Point, State
+from onelaunch.proof.processes.lock import locked
+from onelaunch.proof.processes.failure import ProcessFailed
 from proof.ab.arena import plan, running_with
 
 
@@ -92,7 +93,7 @@ def test_without_halves_the_arm_that_goes_first_is_swapped(tmp_path):
 )
 def test_a_broken_server_ends_the_comparison_with_its_log_named(tmp_path, mode, message, log):
     broken = plan(change=mode, timeouts={"start": 1, "load": 1, "stop": 1})
-    with pytest.raises(ComparisonFailed, match=message) as error:
+    with pytest.raises(ProcessFailed, match=message) as error:
         compare(broken, tmp_path)
     assert f"log: {tmp_path}/logs/round1-change-{log}.log" in str(error.value)
     assert no_server_runs(broken)
@@ -102,7 +103,7 @@ def test_a_broken_server_ends_the_comparison_with_its_log_named(tmp_path, mode, 
 
 
 def test_the_last_line_of_a_dead_servers_log_is_in_the_message(tmp_path):
-    with pytest.raises(ComparisonFailed, match="which ends: fake server: no such checkpoint"):
+    with pytest.raises(ProcessFailed, match="which ends: fake server: no such checkpoint"):
         compare(plan(base="dies-at-start"), tmp_path)
 
 
@@ -116,12 +117,12 @@ def test_a_server_that_does_not_want_to_stop_is_stopped(tmp_path, mode):
 def test_a_taken_port_is_refused_before_another_server_is_measured(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        with pytest.raises(ComparisonFailed, match=f"round 1, base: something listens at port {taken}"):
+        with pytest.raises(ProcessFailed, match=f"round 1, base: something listens at port {taken}"):
             compare(plan(ports=[taken, taken + 1]), tmp_path)
 
 
 def test_a_comparison_goes_on_where_it_broke_and_runs_no_finished_point_again(tmp_path):
-    with pytest.raises(ComparisonFailed):
+    with pytest.raises(ProcessFailed):
         compare(plan(change="dies-under-load", runs=2), tmp_path)
     (before,) = kept(tmp_path)
     repaired = plan(change="good", runs=2)
@@ -154,7 +155,7 @@ def test_what_is_no_state_is_refused(tmp_path, text):
 def test_two_comparisons_do_not_write_to_one_folder(tmp_path):
     with (
         locked(tmp_path),
-        pytest.raises(ValueError, match="another comparison is running there"),
+        pytest.raises(ValueError, match="another command is writing there"),
         locked(tmp_path),
     ):
         pass
@@ -186,7 +187,7 @@ def test_a_load_program_is_run_and_its_result_read(tmp_path):
 def test_a_load_program_that_fails_ends_the_comparison(tmp_path, program, message):
     command = [sys.executable, "-S", "-c", program, "{result}", "{base_url}", "{concurrency}"]
     broken = plan(load={"client": "vllm", "command": command}, timeouts={"start": 10, "load": 1, "stop": 1})
-    with pytest.raises(ComparisonFailed, match=message) as error:
+    with pytest.raises(ProcessFailed, match=message) as error:
         compare(broken, tmp_path)
     assert "round1-base-c1-1-load.log" in str(error.value)
     assert no_server_runs(broken)
@@ -197,5 +198,5 @@ def test_the_result_of_an_earlier_attempt_is_not_taken_for_this_ones(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "round1-base-c1-1.json").write_text("{}")
     command = [sys.executable, "-S", "-c", "pass", "{result}", "{base_url}", "{concurrency}"]
-    with pytest.raises(ComparisonFailed, match="wrote no"):
+    with pytest.raises(ProcessFailed, match="wrote no"):
         compare(plan(load={"client": "guidellm", "command": command}), tmp_path)

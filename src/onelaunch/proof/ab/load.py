@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onelaunch.proof.ab.failure import naming
-from onelaunch.proof.ab.plan import LoadPlan, Timeouts, fill
-from onelaunch.proof.ab.process import Process
-from onelaunch.proof.ab.server import Server
+from onelaunch.proof.ab.plan import LoadPlan, Timeouts
 from onelaunch.proof.load.client import run_load
 from onelaunch.proof.load.result import LoadResult
 from onelaunch.proof.load.settings import LoadSettings
 from onelaunch.proof.load.stream import RequestFailed
+from onelaunch.proof.processes.command import fill
+from onelaunch.proof.processes.failure import naming
+from onelaunch.proof.processes.process import Process
+from onelaunch.proof.processes.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def run_on(
     """Load a healthy server once.
 
     Raises:
-        ComparisonFailed: the server died, the load program failed or took too long, a request failed, or the
+        ProcessFailed: the server died, the load program failed or took too long, a request failed, or the
             result can't be used. The message names the log.
     """
     files.result.unlink(missing_ok=True)  # one of an earlier attempt must not be taken for this one's

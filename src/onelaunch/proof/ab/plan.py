@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onelaunch.proof.ab.tables import Table
 from onelaunch.proof.load.settings import FIRST_TOKEN_ID
+from onelaunch.proof.toml_table import Table
 
 ARMS = ("base", "change")
 METRICS = ("inter_token_latency", "time_to_first_token")
@@ -163,12 +162,6 @@ def make_plan(values: Mapping[str, Any]) -> Plan:
         if plan.halves is not None and plan.device_variable in arm.env:
             raise ValueError(f"arms.{name}.env sets {plan.device_variable}: halves set it already")
     return plan
-
-
-def fill(command: tuple[str, ...], **values: object) -> list[str]:
-    """A command with its placeholders filled in. Other braces, as those of JSON, are left alone."""
-    pattern = re.compile("|".join(rf"\{{{name}\}}" for name in values))
-    return [pattern.sub(lambda match: str(values[match[0][1:-1]]), word) for word in command]
 
 
 def _arm(arms: Table, name: str, shared: LoadPlan | None) -> Arm:

@@ -18,6 +18,7 @@ _METRIC_NAMES = {
     "inter_token_latency": "inter-token latency",
     "time_to_first_token": "time to first token",
 }
+EXPECTED = ("faster", "not slower")
 _TOKENS_MAY_DIFFER = 0.01
 
 
@@ -133,6 +134,17 @@ def markdown(report: Mapping[str, Any]) -> str:
         lines += ["", *_rounds_table(plan, point)]
     lines += ["", *_warnings(points), *_commands(plan)]
     return "\n".join(lines) + "\n"
+
+
+def is_as_expected(point: Mapping[str, Any], expected: str) -> bool:
+    """Whether change is "faster" at a point, or, for "not slower", not found to be slower."""
+    verdict = point["verdict"]
+    return bool(verdict == "faster" or (expected == "not slower" and verdict == "inside the noise"))
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """The whole comparison in a line."""
+    return f"{_METRIC_NAMES[report['metric']]}: {'; '.join(sentence(point) for point in report['points'])}"
 
 
 def sentence(point: Mapping[str, Any]) -> str:

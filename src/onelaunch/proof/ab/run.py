@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onelaunch.proof.ab.load import LoadFiles, Run, run_on
-from onelaunch.proof.ab.plan import ARMS, Plan, fill
-from onelaunch.proof.ab.server import Server
+from onelaunch.proof.ab.plan import ARMS, Plan
 from onelaunch.proof.ab.state import Point, State
+from onelaunch.proof.processes.command import fill
+from onelaunch.proof.processes.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Comparison:
         """Run every point that the state lacks.
 
         Raises:
-            ComparisonFailed: a server or a load run broke. Finished points are kept.
+            ProcessFailed: a server or a load run broke. Finished points are kept.
         """
         self._logs.mkdir(parents=True, exist_ok=True)
         for number in range(self._plan.rounds):

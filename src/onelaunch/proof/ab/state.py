@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,18 +82,3 @@ def _read(path: Path, plan: Plan) -> list[Point]:
             "finish it with the plan it was begun with, or write elsewhere with --out"
         )
     return points
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Only one comparison at a time may write to a folder.
-
-    Raises:
-        ValueError: another one does.
-    """
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"out is {folder}: another comparison is running there") from None
-        yield

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from onelaunch.proof.ab.failure import ComparisonFailed, naming
-from onelaunch.proof.ab.process import Process
+from onelaunch.proof.processes.failure import ProcessFailed, naming
+from onelaunch.proof.processes.process import Process
 
 _FIRST_POLL_S, _LAST_POLL_S = 0.05, 1.0
 _ANSWER_S = 5.0
@@ -23,7 +23,7 @@ class Server(Process):
         health: path that answers 200 once it is ready.
 
     Raises:
-        ComparisonFailed: something listens at the port already. It would be measured in this server's place.
+        ProcessFailed: something listens at the port already. It would be measured in this server's place.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Server(Process):
         stop_timeout: float,
     ) -> None:
         if _listens(port):
-            raise ComparisonFailed(
+            raise ProcessFailed(
                 f"{what}: something listens at port {port} already: stop it, or give other ports"
             )
         self.what = what
@@ -50,7 +50,7 @@ class Server(Process):
         """Ask for the health until it is 200.
 
         Raises:
-            ComparisonFailed: the server died, or ``seconds`` are over.
+            ProcessFailed: the server died, or ``seconds`` are over.
         """
         import httpx
 
@@ -77,7 +77,7 @@ class Server(Process):
                 poll = min(2 * poll, _LAST_POLL_S)
 
     def check_alive(self, when: str) -> None:
-        """Raise ComparisonFailed if the server has died."""
+        """Raise ProcessFailed if the server has died."""
         status = self.status()
         if status is not None:
             raise naming(self.log, f"{self.what}: the server died with status {status} {when}")

@@ -1,14 +1,14 @@
-"""How a comparison ends early."""
+"""How a run of other programs ends early."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-class ComparisonFailed(Exception):
-    """A server or a load run broke, so there is nothing to report. The message names the log to read.
+class ProcessFailed(Exception):
+    """A server or a command broke, so there is nothing to report. The message names the log to read.
 
-    Points that were finished are kept, and the same command goes on from there.
+    What was finished is kept, and the same command goes on from there.
     """
 
 
@@ -22,7 +22,7 @@ def last_line(log: Path) -> str:
     return said[-1][-200:] if said else ""
 
 
-def naming(log: Path, what: str) -> ComparisonFailed:
+def naming(log: Path, what: str) -> ProcessFailed:
     """A failure with its log, and the log's last line."""
     line = last_line(log)
-    return ComparisonFailed(f"{what}; log: {log}" + (f", which ends: {line}" if line else ", which is empty"))
+    return ProcessFailed(f"{what}; log: {log}" + (f", which ends: {line}" if line else ", which is empty"))

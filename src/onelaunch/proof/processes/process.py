@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
-from onelaunch.proof.ab import supervisor
-from onelaunch.proof.ab.failure import naming
+from onelaunch.proof.processes import supervisor
+from onelaunch.proof.processes.command import runnable
+from onelaunch.proof.processes.failure import naming
 
 _MARGIN_S = 20.0  # of the supervisor, over the time that its signals may take
 
@@ -20,30 +22,39 @@ class Process:
     """A command under its supervisor. As a context manager it stops the command, and all that it started.
 
     Args:
-        command: its words; no shell.
+        command: its words; no shell. ``onelaunch`` is this installation's.
         log: gets its output and errors.
         env: additions to this process's environment.
         stop_timeout: seconds for SIGINT, and again for SIGTERM, before SIGKILL.
 
     Raises:
-        ComparisonFailed: from ``stop``, when a process outlives even SIGKILL.
+        ProcessFailed: from ``stop``, when a process outlives even SIGKILL.
     """
 
     def __init__(
         self, command: Sequence[str], log: Path, env: Mapping[str, str], stop_timeout: float
     ) -> None:
         self.log = log
-        self._stop_timeout = stop_timeout
-        program = [sys.executable, "-I", supervisor.__file__, str(stop_timeout), *command]
         with log.open("wb") as output:
-            self._supervisor = subprocess.Popen(
-                program,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **env},
-                start_new_session=True,  # a Ctrl-C in the terminal reaches it through us, in order
-            )
+            self._start(command, env, stop_timeout, output, subprocess.STDOUT)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        stop_timeout: float,
+        stdout: IO[bytes] | int | None,
+        stderr: int | None,
+    ) -> None:
+        self._stop_timeout = stop_timeout
+        self._supervisor = subprocess.Popen(
+            [sys.executable, "-I", supervisor.__file__, str(stop_timeout), *runnable(command)],
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            env={**os.environ, **env},
+            start_new_session=True,  # a Ctrl-C in the terminal reaches it through us, in order
+        )
 
     def status(self) -> int | None:
         """The command's exit status, or None while it runs."""

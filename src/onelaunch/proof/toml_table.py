@@ -28,6 +28,10 @@ class Table:
         """Any value, as it is."""
         return self._values.pop(name, default)
 
+    def has(self, name: str) -> bool:
+        """Whether the key is there and not taken yet."""
+        return name in self._values
+
     def take_table(self, name: str) -> Table | None:
         """A table inside this one, or None."""
         value = self.take(name)
@@ -71,6 +75,17 @@ class Table:
             or len(set(value)) != len(value)
         ):
             raise self._wrong(name, value, f"a list of different whole numbers of at least {least}")
+        return tuple(value)
+
+    def take_texts(self, name: str, default: list[str] | None) -> tuple[str, ...]:
+        """A list of strings that are not empty; without a default it must be given, with at least one."""
+        value = self.take(name, default)
+        if (
+            not isinstance(value, list)
+            or (not value and default is None)
+            or not all(isinstance(one, str) and one for one in value)
+        ):
+            raise self._wrong(name, value, "a list of strings, none of them empty")
         return tuple(value)
 
     def take_command(self, name: str, placeholders: Sequence[str]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ import uuid
 
 import pytest
 
-from onelaunch.proof.ab.failure import ComparisonFailed
-from onelaunch.proof.ab.process import Process
+from onelaunch.proof.processes.failure import ProcessFailed
+from onelaunch.proof.processes.process import Process
 from proof.ab.arena import running_with
 
 SLEEP = "import sys, time; print('up', flush=True); time.sleep(1000)"
@@ -75,7 +75,7 @@ def test_orphans_of_a_command_that_ended_by_itself_are_stopped(tmp_path, word):
 
 def test_a_command_is_stopped_when_the_process_that_started_it_is_killed(tmp_path, word):
     starter = (
-        "import sys, time; from pathlib import Path; from onelaunch.proof.ab.process import Process; "
+        "import sys, time; from pathlib import Path; from onelaunch.proof.processes.process import Process; "
         f"Process([sys.executable, '-c', {SLEEP!r}, sys.argv[2]], Path(sys.argv[1]), {{}}, 1.0); "
         "time.sleep(1000)"
     )
@@ -111,7 +111,7 @@ def test_a_process_that_outlives_sigkill_is_a_failure_with_its_log(tmp_path, wor
     process = started(tmp_path, SLEEP, word)
     real = process.wait
     monkeypatch.setattr(process, "wait", lambda seconds: 125 if real(seconds) == 0 else None)
-    with pytest.raises(ComparisonFailed, match=rf"can't be stopped.*{tmp_path}/log"):
+    with pytest.raises(ProcessFailed, match=rf"can't be stopped.*{tmp_path}/log"):
         process.stop()
 
 

@@ -1,0 +1,1 @@
+"""Commands and servers that are run, watched, and never left running."""

@@ -1,0 +1,1 @@
+"""Any PyTorch program, run with its device synchronisations recorded: ``onelaunch sync-check``."""
