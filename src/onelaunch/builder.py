@@ -47,6 +47,8 @@ class StepBuilder:
         buffers: persistent buffers that an engine already has, by group name; the rest are allocated.
         token_to_request: [max_tokens] int32, the engine's own token map; allocated when None.
         platform: what "auto" shows the gate; detected from ``device`` when None.
+        early: let a kernel behind that is a programmatic dependent launch start at once. Right only where every
+            such kernel waits for the one ahead before it touches memory.
 
     Attributes:
         backend: the path every build takes, "kernel" or "reference".
@@ -68,6 +70,7 @@ class StepBuilder:
         buffers: Mapping[str, GroupBuffers] | None = None,
         token_to_request: torch.Tensor | None = None,
         platform: Platform | None = None,
+        early: bool = True,
     ) -> None:
         self.max_tokens = check_int("max_tokens", max_tokens, 1, 2**31 - 1)
         self.max_requests = check_int("max_requests", max_requests, 0, 2**31 - 2)
@@ -107,7 +110,7 @@ class StepBuilder:
             from onelaunch.kernels.launch import StepLauncher  # needs Triton
 
             self._launcher = StepLauncher(
-                self.groups, list(self._buffers.values()), self.token_to_request, max_requests
+                self.groups, list(self._buffers.values()), self.token_to_request, max_requests, early=early
             )
         self._last: _Call | None = None
         self._launches: dict[Hashable, Callable[[], None]] = {}

@@ -181,9 +181,15 @@ class WouldWait(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", str(func))
-        if name in _READS or _depends_on_values(name, args, kwargs):
+        if name in _READS or _copies_to_host(name, args, kwargs) or _depends_on_values(name, args, kwargs):
             self._report(name)
         return func(*args, **kwargs)
+
+
+def _copies_to_host(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """``to("cpu")``, as text: a ``torch.device`` is where the program works, and here that is the CPU."""
+    target = args[1] if len(args) > 1 else kwargs.get("device")
+    return name == "to" and target == "cpu" and isinstance(target, str) and not kwargs.get("non_blocking")
 
 
 def _depends_on_values(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

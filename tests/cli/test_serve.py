@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -151,6 +152,32 @@ def test_generate_shows_texts_and_what_they_took(capsys):
         r"\d+ metadata launches a step \(reference\)",
         summary,
     )
+
+
+def test_generate_keeps_tokens_and_numbers_and_compares_them(capsys, tmp_path):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    given = ("generate", *TINY, "--prompt", "one", "--max-tokens", "8", "--ignore-eos")
+    assert ended(capsys, *given, "--no-monokernel", "--json", str(first))[0] == 0
+    assert ended(capsys, *given, "--monokernel", "--against", str(first), "--json", str(second))[0] == 0
+    base, change = (json.loads(path.read_text()) for path in (first, second))
+    assert change["same_tokens"] and change["token_ids"] == base["token_ids"]
+    assert (len(base["token_ids"][0]), base["tokens"]) == (8, 8)
+    assert sum(base["launches"].values()) == base["launches_per_step"] > change["launches_per_step"] == 4
+    status, _, err = ended(capsys, *given, "--no-monokernel", "--max-launches", "4")
+    assert status == 1 and "metadata launches a step: at most 4" in err
+    first.write_text(json.dumps({"token_ids": [[1]]}))
+    status, _, err = ended(capsys, *given, "--against", str(first))
+    assert status == 1 and "other tokens than in" in err
+    first.write_text("[]")
+    assert ended(capsys, *given, "--against", str(first))[0] == 2
+
+
+def test_generate_records_its_steps_for_a_profile(capsys, tmp_path):
+    trace = tmp_path / "trace.json"
+    given = ("generate", *TINY, "--prompt", "one", "--max-tokens", "4", "--ignore-eos", "--no-speculative")
+    assert ended(capsys, *given, "--profile", str(trace))[0] == 0
+    names = [event.get("name", "") for event in json.loads(trace.read_text())["traceEvents"]]
+    assert sum(name.startswith("ProfilerStep#") for name in names) >= 4
 
 
 def test_generate_without_drafts_has_no_acceptance_length(capsys):

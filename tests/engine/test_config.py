@@ -86,6 +86,18 @@ def test_a_models_shape_is_written_and_read(tmp_path):
         (lambda v: v.update(rope_head_dim=15), "rope_head_dim is 15: it must be even"),
         (lambda v: v.update(num_experts_per_token=9), "num_experts_per_token is 9: it must be 1 to 4"),
         (lambda v: v.update(torch_dtype="int8"), "torch_dtype is 'int8'"),
+        (lambda v: v.update(index_topk=0), "index_topk is 0: it must be an integer of at least 1"),
+        (lambda v: v.update(index_topk=4096), "index_topk is 4096: it must be at most 2048"),
+        (lambda v: v.update(eos_token_id=264), "eos_token_id is 264: it must be 0 to 263"),
+        (lambda v: v.update(noise_token_id=999), "noise_token_id is 999"),
+        (lambda v: v.update(draft_target_layers=[1, 1]), "draft_target_layers is .* different layers"),
+        (lambda v: v.update(hidden_size="64"), "hidden_size is '64': it must be an integer"),
+        (
+            lambda v: v.update(compress_ratios=[0, "1"]),
+            "compress_ratios is .*: it must be a list of integers",
+        ),
+        (lambda v: v.update(rms_norm_eps=-1), "rms_norm_eps is -1"),
+        (lambda v: v.update(num_hidden_layers=99), "num_hidden_layers is 99"),
     ],
 )
 def test_a_wrong_model_shape_is_named(tmp_path, change, message):

@@ -77,6 +77,20 @@ def test_a_long_run_of_broken_bytes_is_not_held_back():
     assert all(len(part) == 1 for part in parts[1:])
 
 
+def test_broken_bytes_take_no_longer_the_more_there_are():
+    class Counting(ByteTokenizer):
+        decoded = 0
+
+        def decode(self, token_ids):
+            self.decoded += len(token_ids)
+            return super().decode(token_ids)
+
+    decoder = Counting()
+    ids = [0x80] * 2000
+    assert "".join(pieces(decoder, ids)) == ByteTokenizer().decode(ids)
+    assert decoder.decoded < 100 * len(ids)
+
+
 # Stop strings.
 
 

@@ -113,6 +113,61 @@ def test_a_request_samples_the_same_beside_others_and_alone():
     assert tokens(llm, given, other) != together
 
 
+@pytest.mark.parametrize("method", ["greedy", "probabilistic"])
+def test_a_preempted_request_samples_on_as_if_nothing_had_been(method):
+    """At a temperature the drafts decide which random numbers are used, so they must be the same, too."""
+    given = prompts(6, seed=8)
+    params = [SamplingParams(max_tokens=60, temperature=1.0, seed=i, ignore_eos=True) for i in range(6)]
+    options = {
+        **TINY,
+        "speculative": f'{{"draft_sample_method": "{method}"}}',
+        "enable_prefix_caching": False,
+    }
+    few = LLM(**options, num_blocks=145)
+    assert tokens(few, given, params) == tokens(LLM(**options), given, params)
+    assert few.core.stats.preemptions > 0
+    assert few.core.stats.prompt_tokens == sum(map(len, given)), "each prompt counts once"
+    assert few.core.stats.prefix_cache_queries == 0, "nothing was looked up"
+
+
+def test_near_the_longest_sequence_no_draft_is_verified_that_could_not_be_kept():
+    longest = TINY["max_model_len"]
+    for room in (1, 2, 4):
+        llm = LLM(**TINY)
+        tokens(
+            llm, [[1] * (longest - room - 1)], SamplingParams(max_tokens=99, temperature=0, ignore_eos=True)
+        )
+        stats = llm.core.stats
+        assert stats.generation_tokens == room + 1
+        assert stats.num_draft_tokens <= sum(range(room)), (
+            "at most as many as tokens were still to come, less one"
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"stop": "END"}, "stop is 'END': it must be a tuple of strings"),
+        ({"stop": ("a", "")}, "of strings that are not empty"),
+        ({"stop_token_ids": 5}, "stop_token_ids is 5"),
+        ({"max_tokens": 1.5}, "max_tokens is 1.5: it must be an integer"),
+        ({"max_tokens": None}, "max_tokens is None"),
+        ({"top_k": True}, "top_k is True"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"logprobs": True}, "logprobs is True"),
+        ({"temperature": "hot"}, "temperature is 'hot': it must be a number"),
+    ],
+)
+def test_a_parameter_of_another_type_is_named(options, says):
+    with pytest.raises(ValueError, match=says):
+        SamplingParams(**options)
+
+
+def test_one_prompt_without_a_list_is_refused():
+    with pytest.raises(ValueError, match="must be a list of prompts"):
+        LLM(**TINY).generate("2 + 3 =")
+
+
 def test_requests_without_a_seed_get_different_ones():
     llm = LLM(**TINY)
     first, second = tokens(llm, [[1, 2, 3]] * 2, SamplingParams(max_tokens=16, ignore_eos=True))

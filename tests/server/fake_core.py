@@ -27,6 +27,9 @@ class ByteTokenizer:
             return [EOS]
         return list(text.encode())
 
+    def may_fit(self, text: str, num_tokens: int) -> bool:
+        return len(text) <= num_tokens
+
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token for token in token_ids if token < 256).decode(errors="replace")
 

@@ -78,6 +78,9 @@ def still_serves(request):
         ("stop", ["a"] * 33),
         ("stop", "a" * 257),
         ("stop_token_ids", ["a"]),
+        ("stop_token_ids", [1] * 257),
+        ("stop_token_ids", [-1]),
+        ("stop_token_ids", [10**4000]),
         ("logprobs", 21),
         ("logprobs", -1),
         ("logprobs", True),
@@ -140,6 +143,18 @@ def test_a_missing_prompt_is_named(shared):
         ("min_p", 0.1),
         ("use_beam_search", True),
         ("prompt_logprobs", 1),
+        ("guided_json", {"type": "object"}),
+        ("guided_choice", ["a", "b"]),
+        ("structural_tag", "{}"),
+        ("tool_choice", "required"),
+        ("function_call", {"name": "f"}),
+        ("chat_template", "{{ messages }}"),
+        ("add_generation_prompt", False),
+        ("continue_final_message", True),
+        ("length_penalty", 2),
+        ("logits_processors", ["f"]),
+        ("modalities", ["audio"]),
+        ("spaces_between_special_tokens", False),
         ("response_format", {"type": "json_object"}),
         ("stream_options", {"include_usage": True}),  # without stream
     ],
@@ -242,6 +257,27 @@ def test_a_large_body_is_refused_before_it_is_read(serve):
     assert served.post(**OK).status_code == 200
 
 
+def test_a_text_that_can_not_fit_is_refused_before_it_is_tokenized(serve, monkeypatch):
+    core = FakeCore()
+    served = serve(core)
+    encoded = []
+    monkeypatch.setattr(core.tokenizer, "encode", lambda text: encoded.append(len(text)) or [1])
+    longest = 256
+    assert "characters" in refused(served.post(**{**OK, "prompt": "a" * 100_000}))["message"]
+    assert not encoded
+    served.post(**{**OK, "prompt": "a" * (longest - 100)})
+    assert encoded
+
+
+def test_tokenize_and_detokenize_have_limits(serve):
+    served = serve(limits=Limits(text_chars=10, tokens=10))
+    assert served.http.post("/tokenize", json={"prompt": "a" * 10}).json()["count"] == 10
+    refused(served.http.post("/tokenize", json={"prompt": "a" * 11}))
+    assert served.http.post("/detokenize", json={"tokens": [97] * 10}).json()["prompt"] == "a" * 10
+    refused(served.http.post("/detokenize", json={"tokens": [97] * 11}))
+    refused(served.http.post("/detokenize", json={"tokens": [-1]}))
+
+
 def test_prompts_and_choices_have_a_limit_each_and_together(serve):
     served = serve(limits=Limits(prompts=4, n=5, sequences=10))
     assert served.post(**{**OK, "prompt": ["a"] * 4, "n": 2}).status_code == 200
@@ -263,6 +299,12 @@ def test_calls_beyond_the_queue_are_told_to_come_later(serve):
 
 
 # The key.
+
+
+def test_a_key_may_be_any_text(serve):
+    served = serve(api_key="clé")
+    header = {"authorization": "Bearer clé".encode()}
+    assert served.http.get("/v1/models", headers=header).status_code == 200
 
 
 def test_with_a_key_all_but_health_and_metrics_needs_it(serve):

@@ -81,6 +81,15 @@ def test_latencies_are_from_arrival_and_between_outputs():
     assert seen["vllm:e2e_request_latency_seconds_sum"] == 6.5
 
 
+def test_requests_that_a_fault_ends_are_counted_as_errors():
+    metrics = Metrics(EngineStats(), "m", 0)
+    for name in "ab":
+        metrics.started(name, arrival=1.0)
+    metrics.all_ended(FinishReason.ERROR, 2.0)
+    text = metrics.text().decode()
+    assert 'vllm:request_success_total{finished_reason="error",model_name="m"} 2.0' in text
+
+
 @pytest.mark.parametrize("num_draft_tokens", [0, 6])
 def test_without_drafting_there_are_no_counters_of_it(num_draft_tokens):
     metrics = Metrics(EngineStats(accepted_per_pos=[0] * num_draft_tokens), "m", num_draft_tokens)

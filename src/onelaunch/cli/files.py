@@ -11,6 +11,6 @@ def require_writable(**paths: Path | None) -> None:
         if path is None:
             continue
         if not path.absolute().parent.is_dir():
-            raise ValueError(f"{name} is {path}: there is no folder {path.parent}")
+            raise ValueError(f"{name.replace('_', '-')} is {path}: there is no folder {path.parent}")
         if path.is_dir():
-            raise ValueError(f"{name} is {path}: it must be a file, not a folder")
+            raise ValueError(f"{name.replace('_', '-')} is {path}: it must be a file, not a folder")

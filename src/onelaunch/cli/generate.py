@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,12 +62,16 @@ def generate(
             help="An earlier --json: fail unless all tokens are its.",
         ),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="TRACE", help="Record a trace of torch.profiler, for onelaunch launches."),
+    ] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write tokens and numbers to this file.")
     ] = None,
 ) -> None:
     """Complete prompts offline; show the text, and what it took."""
-    require_writable(json=json_out)
+    require_writable(json=json_out, profile=profile)
     before = None if against is None else _tokens_of(against)
     config = engine_config(
         preset=preset,
@@ -103,19 +108,26 @@ def generate(
     progress = Progress(*columns, console=console, transient=True)
     task = progress.add_task("tokens", total=len(prompt) * max_tokens)
 
+    profiler = None if profile is None else _profiler()
+
     def after_step(num_tokens: int) -> None:
+        if profiler is not None:
+            profiler.step()
         progress.start()  # only now: an error before the first step is one line
         ends.append(time.perf_counter())
         progress.advance(task, num_tokens)
 
     try:
-        completions = llm.generate(prompt, params, after_step=after_step)
+        with nullcontext() if profiler is None else profiler:
+            completions = llm.generate(prompt, params, after_step=after_step)
     finally:
         if len(ends) > 1:
             progress.stop()
     for given, completion in zip(prompt, completions, strict=True):
         print(given + "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in completion.text))
     seconds = [end - begun for begun, end in pairwise(ends)]
+    if profiler is not None:
+        profiler.export_chrome_trace(str(profile))
     result = _result(llm.core, seconds, completions)
     print(_summary(result))
     same = True
@@ -127,6 +139,18 @@ def generate(
         raise CheckFailed(f"{result['launches_per_step']} metadata launches a step: at most {max_launches}")
     if not same:
         raise CheckFailed(f"other tokens than in {against}")
+
+
+def _profiler() -> Any:
+    """Of host and device; its ``step`` ends an annotation that ``onelaunch launches`` finds."""
+    import torch
+    from torch.profiler import ProfilerAction, ProfilerActivity
+
+    on_gpu = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+    # Without a schedule its steps are not annotated.
+    return torch.profiler.profile(
+        activities=[ProfilerActivity.CPU, *on_gpu], schedule=lambda _: ProfilerAction.RECORD
+    )
 
 
 def _tokens_of(path: Path) -> list[list[int]]:

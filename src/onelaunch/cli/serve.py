@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -50,6 +51,8 @@ def serve(
         raise ValueError(f"{error.name} is not installed: pip install onelaunch[engine]") from error
     from onelaunch.server import run
 
+    if not math.isfinite(shutdown_timeout):
+        raise ValueError(f"shutdown-timeout is {shutdown_timeout}: it must be a number of seconds")
     if api_key == "":
         raise ValueError("api-key is '': it must not be empty")
     config = engine_config(

@@ -140,14 +140,19 @@ class EngineCore:
         request.prompt_logprobs_so_far += result.prompt_logprobs[place]
         if not request.decoding:
             request.num_computed += scheduled.num_rows
-            self.stats.prompt_tokens += scheduled.num_rows
         else:
             self._count_drafts(int(result.num_drafts[place]), int(result.num_accepted[place]))
         if not scheduled.samples:
             self._tables.commit(request.row, request.tokens, request.num_computed)
             return None
+        if request.known_token is not None:  # it goes on where it was preempted
+            request.decoding = True
+            self._tables.commit(request.row, request.tokens, request.num_computed)
+            return None
         if request.decoding:
             request.num_computed += 1 + int(result.num_accepted[place])
+        else:
+            self.stats.prompt_tokens += len(request.prompt_token_ids)
         sampled = [int(token) for token in result.token_ids[place] if token >= 0]
         first, wants_prompt = not request.num_output, request.params.prompt_logprobs is not None
         reason, stop, kept = self._ending(request, sampled)
@@ -181,7 +186,7 @@ class EngineCore:
                 continue
             if token == self.config.model.eos_token_id and not params.ignore_eos:
                 return FinishReason.STOP, None, sampled[: place + 1]
-            if token in params.stop_token_ids:
+            if token in request.stop_token_ids:
                 return FinishReason.STOP, token, sampled[: place + 1]
         if len(sampled) >= room:
             return FinishReason.LENGTH, None, sampled[:room]

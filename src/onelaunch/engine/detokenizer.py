@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _REPLACEMENT = "\ufffd"
+_LONG_WINDOW = 64  # tokens: bytes that are no text could hold it open for ever
 
 
 class Decoder(Protocol):
@@ -49,8 +50,19 @@ class Detokenizer:
             self._num_context = len(self._window)
             self._context_chars = len(self._decoder.decode(self._window))
             self._out_chars = 0
+        elif len(self._window) > _LONG_WINDOW:
+            self._shorten()
         self.num_chars += len(new)
         return new
+
+    def _shorten(self) -> None:
+        """Keep the end of a window that does not come to an end of a character."""
+        window = self._window[-_LONG_WINDOW // 2 :]
+        text = self._decoder.decode(window)
+        if text.endswith(self._held):
+            self._window = window
+            self._num_context = self._context_chars = 0
+            self._out_chars = len(text) - len(self._held)
 
     def flush(self) -> str:
         """What was held back, now that no token follows."""

@@ -69,32 +69,34 @@ class LLM:
         Raises:
             ValueError: a prompt or a parameter is out of range; nothing has run.
         """
+        if isinstance(prompts, str):
+            raise ValueError(f"prompts is {prompts[:60]!r}: it must be a list of prompts")
         if params is None or isinstance(params, SamplingParams):
             params = [params or SamplingParams()] * len(prompts)
         if len(params) != len(prompts):
             raise ValueError(
                 f"params has {len(params)} entries: it must have one for each of {len(prompts)} prompts"
             )
-        drafts = {f"offline-{i}": _Draft(self.core.tokenizer, own) for i, own in enumerate(params)}
+        pending = {f"offline-{i}": _Pending(self.core.tokenizer, own) for i, own in enumerate(params)}
         try:
-            for (request_id, draft), prompt in zip(drafts.items(), prompts, strict=True):
+            for (request_id, own), prompt in zip(pending.items(), prompts, strict=True):
                 token_ids = self.core.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-                self.core.add(request_id, token_ids, draft.params)
+                self.core.add(request_id, token_ids, own.params)
             while self.core.has_unfinished():
                 outputs = self.core.step()
                 for output in outputs:
-                    drafts[output.request_id].take(output)
-                    if drafts[output.request_id].choice.finish_reason is not None:
+                    pending[output.request_id].take(output)
+                    if pending[output.request_id].choice.finish_reason is not None:
                         self.core.abort(output.request_id)
                 if after_step is not None:
                     after_step(sum(len(output.token_ids) for output in outputs))
         finally:
-            for request_id in drafts:  # left over only after an error or an interrupt
+            for request_id in pending:  # left over only after an error or an interrupt
                 self.core.abort(request_id)
-        return [draft.completion() for draft in drafts.values()]
+        return [own.completion() for own in pending.values()]
 
 
-class _Draft:
+class _Pending:
     """A completion that is being made."""
 
     def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:

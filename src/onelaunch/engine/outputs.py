@@ -55,7 +55,8 @@ class EngineStats:
         num_drafts: verified draft blocks.
         num_draft_tokens, num_accepted_tokens: tokens in them, and those accepted.
         accepted_per_pos: how often the draft token at each position was accepted; [k].
-        prompt_tokens, generation_tokens: tokens computed for prompts, and generated.
+        prompt_tokens, generation_tokens: tokens of prompts that were computed or found, each prompt once, and
+            tokens generated.
         prefix_cache_queries, prefix_cache_hits: prompt tokens looked up, and found.
         preemptions: requests that lost their blocks and were computed again.
         running, waiting: requests now.

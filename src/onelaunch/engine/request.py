@@ -22,6 +22,7 @@ class Request:
         num_computed: tokens in the cache.
         num_cached: prompt tokens that the prefix cache had when it first ran; None before.
         decoding: it has sampled from its last computed row. A preempted request prefills again.
+        stop_token_ids: of its parameters, as a set: every token is looked up in it.
         prompt_logprobs_so_far: of the prompt's chunks so far, when asked for.
     """
 
@@ -36,10 +37,26 @@ class Request:
     num_cached: int | None = None
     decoding: bool = False
     prompt_logprobs_so_far: list[TokenLogprobs] = field(default_factory=list)
+    stop_token_ids: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt_token_ids)
+        self.stop_token_ids = frozenset(self.params.stop_token_ids)
 
     @property
     def num_output(self) -> int:
         return len(self.tokens) - len(self.prompt_token_ids)
+
+    @property
+    def num_to_prefill(self) -> int:
+        """Tokens to compute before it decodes: its prompt; or, of a preempted one, all but its last token."""
+        return len(self.prompt_token_ids) + max(self.num_output - 1, 0)
+
+    @property
+    def known_token(self) -> int | None:
+        """The token after its prefill, if it had sampled that before it was preempted.
+
+        It is not sampled again. So the request goes on exactly where it was: with the same drafts, verified
+        by the same random numbers.
+        """
+        return self.tokens[-1] if self.num_output and not self.decoding else None

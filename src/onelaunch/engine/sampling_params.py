@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onelaunch.engine.checks import require
+from onelaunch.engine.checks import is_int, is_number, require
 
 MAX_LOGPROBS = 20
-_HOTTEST = 1_000_000  # far past the point where all tokens are alike
 _HOTTEST = 1_000_000  # far past the point where all tokens are alike
 
 
@@ -30,7 +29,7 @@ class SamplingParams:
         prompt_logprobs: the same of the prompt's tokens (from the second on).
 
     Raises:
-        ValueError: a field is out of range.
+        ValueError: a field is out of range, or of another type.
     """
 
     max_tokens: int = 16
@@ -46,6 +45,17 @@ class SamplingParams:
     prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("max_tokens", "top_k", "seed", "min_tokens", "logprobs", "prompt_logprobs"):
+            value = getattr(self, name)
+            if value is not None or name in ("max_tokens", "top_k", "min_tokens"):
+                require(name, value, is_int(value), "an integer")
+        for name in ("temperature", "top_p"):
+            require(name, getattr(self, name), is_number(getattr(self, name)), "a number")
+        # A string is a sequence of strings, too: each of its characters would end the output.
+        texts = isinstance(self.stop, (tuple, list)) and all(isinstance(text, str) for text in self.stop)
+        require("stop", self.stop, texts, "a tuple of strings")
+        ids = isinstance(self.stop_token_ids, (tuple, list)) and all(map(is_int, self.stop_token_ids))
+        require("stop_token_ids", self.stop_token_ids, ids, "a tuple of token ids")
         require("max_tokens", self.max_tokens, self.max_tokens >= 1, "at least 1")
         require("temperature", self.temperature, 0 <= self.temperature <= _HOTTEST, f"from 0 to {_HOTTEST:,}")
         require("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")

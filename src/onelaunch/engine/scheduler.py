@@ -100,7 +100,7 @@ class Scheduler:
             row = self._free_rows[-1]
             use_prefix = request.params.prompt_logprobs is None
             request.num_computed = self._tables.start(
-                row, request.tokens, request.cache_salt, use_prefix=use_prefix
+                row, request.tokens[: request.num_to_prefill], request.cache_salt, use_prefix=use_prefix
             )
             request.row = row
             scheduled = self._rows_of(request, left)
@@ -113,21 +113,22 @@ class Scheduler:
             self.running.append(request)
             if request.num_cached is None:
                 request.num_cached = request.num_computed
-                self.num_prefix_queries += len(request.tokens)
-                self.num_prefix_hits += request.num_computed
+                if use_prefix and self._tables.prefix_caching:
+                    self.num_prefix_queries += request.num_to_prefill
+                    self.num_prefix_hits += request.num_computed
             admitted.append(scheduled)
             left -= scheduled.num_rows
         return admitted
 
     def _rows_of(self, request: Request, left: int) -> Scheduled | None:
         """What a request would do with ``left`` rows; None if nothing."""
-        pending = len(request.tokens) - request.num_computed
         if not request.decoding:
+            pending = request.num_to_prefill - request.num_computed
             num_rows = min(pending, left)
             return Scheduled(request, num_rows, 0, num_rows == pending) if num_rows > 0 else None
         # A draft past the longest sequence, or past the last token wanted, could never be accepted.
         wanted = request.params.max_tokens - request.num_output - 1
-        room = self._max_tokens - len(request.tokens)
+        room = self._max_tokens - len(request.tokens) - 1
         num_drafts = max(min(self._num_draft_tokens, wanted, room), 0)
         return Scheduled(request, 1 + num_drafts, num_drafts, True) if 1 + num_drafts <= left else None
 

@@ -28,6 +28,7 @@ class Tokenizer:
         self._backend = backend
         self.vocab_size = config.vocab_size
         self.eos_token_id = config.eos_token_id
+        self._longest = max(map(len, backend.get_vocab(with_added_tokens=True)))
 
     @staticmethod
     def load(folder: Path | None, config: ModelConfig) -> Tokenizer:
@@ -58,7 +59,15 @@ class Tokenizer:
         """Token ids of ``text``; nothing is added to it. Special tokens are recognised where they are written
         out.
         """
-        return list(self._backend.encode(text, add_special_tokens=False).ids)
+        # A batch of one: the plain call holds Python's lock, for seconds when a text has megabytes.
+        return list(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
+
+    def may_fit(self, text: str, num_tokens: int) -> bool:
+        """Whether ``text`` may be so few tokens, told without encoding it.
+
+        No token has more characters than the vocabulary's longest.
+        """
+        return len(text) <= num_tokens * self._longest
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ``token_ids``, without special tokens. Bytes that are no character yet show as U+FFFD."""

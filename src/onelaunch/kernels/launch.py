@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -169,6 +169,8 @@ class StepLauncher:
         buffers: Sequence[GroupBuffers],
         token_to_request: torch.Tensor,
         max_requests: int,
+        *,
+        early: bool = True,
     ) -> None:
         device = token_to_request.device
         if device.type == "cpu":
@@ -183,7 +185,7 @@ class StepLauncher:
         self._no_constants = (None,) * len(self._spec.constants(TILES[0], None))
         tiles = INTERPRETED_TILES if device.type == "cpu" else TILES
         smaller = [tile for tile in tiles if tile.max_rows < self._max_tokens]
-        self._tiles = tiles[: len(smaller) + 1]
+        self._tiles = tuple(replace(tile, early=tile.early and early) for tile in tiles[: len(smaller) + 1])
         most_programs = max(-(-min(self._max_tokens, tile.max_rows) // tile.rows) for tile in self._tiles)
         # One builder's builds never overlap, as they share their outputs, so they can share the words.
         self._max_teams = teams_of(most_programs)

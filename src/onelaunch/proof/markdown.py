@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
     """Lines of a padded table; the first ``left`` columns to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    # At least 3: the line under the header needs a dash beside its colon.
+    widths = [max(3, *(len(row[i]) for row in (header, *rows))) for i in range(len(header))]
     lines = [
         " | ".join(
             cell.ljust(width) if i < left else cell.rjust(width)

@@ -8,7 +8,6 @@ import secrets
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from onelaunch import __version__
@@ -76,6 +75,7 @@ def make_app(engine: EngineThread, *, limits: Limits | None = None, api_key: str
         request = parse(await service.body(http), TokenizeRequest)
         service.check_model(request.model)
         text = chat_prompt(service, request.messages) if request.messages else request.prompt or ""
+        service.limits.check_size("prompt", len(text), service.limits.text_chars)
         token_ids = await asyncio.to_thread(service.tokenizer.encode, text)
         return JSONResponse(
             {"count": len(token_ids), "max_model_len": service.max_model_len, "tokens": token_ids}
@@ -85,8 +85,10 @@ def make_app(engine: EngineThread, *, limits: Limits | None = None, api_key: str
     async def detokenize(http: Request) -> Response:
         request = parse(await service.body(http), DetokenizeRequest)
         service.check_model(request.model)
-        token_ids = await service.token_ids(request.tokens, "tokens") if request.tokens else []
-        return JSONResponse({"prompt": service.tokenizer.decode(token_ids)})
+        service.limits.check_size("tokens", len(request.tokens), service.limits.tokens)
+        service.check_tokens(request.tokens, "tokens")
+        text = await asyncio.to_thread(service.tokenizer.decode, request.tokens)
+        return JSONResponse({"prompt": text})
 
     @app.get("/tokenizer_info")
     async def tokenizer_info() -> Response:
@@ -118,7 +120,7 @@ class _ApiKey:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
-            given = Headers(scope=scope).get("authorization", "").encode()
+            given = dict(scope["headers"]).get(b"authorization", b"")  # as bytes: a key may be any text
             if not secrets.compare_digest(given, self._wanted):
                 app = ApiError(
                     "the API key is missing or wrong", status=401, code="invalid_api_key"

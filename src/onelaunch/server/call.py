@@ -86,10 +86,6 @@ class Call:
                 self.generation.finish(output.request_id)
             yield choice, delta
 
-    def prompt_of(self, choice: Choice) -> int:
-        """Index of a choice's prompt."""
-        return choice.index // (len(self.choices) // len(self.prompts))
-
     def usage(self) -> dict[str, Any]:
         """Tokens so far, in OpenAI's shape."""
         prompt = sum(map(len, self.prompts))

@@ -23,7 +23,8 @@ async def chat_completions(service: Service, http: Request) -> Response:
     arrival = time.monotonic()
     request = parse(await service.body(http), ChatCompletionRequest)
     service.check_model(request.model)
-    service.limits.check_call(1, request.n, request.stop)
+    service.limits.check_call(1, request.n, request.stop, request.stop_token_ids)
+    service.check_tokens(request.stop_token_ids, "stop_token_ids")
     prompt = await service.token_ids(chat_prompt(service, request.messages), "messages")
     room = service.room(prompt, request.max_completion_tokens or request.max_tokens, "messages")
     num_logprobs = (request.top_logprobs or 0) if request.logprobs else None

@@ -25,7 +25,8 @@ async def completions(service: Service, http: Request) -> Response:
     arrival = time.monotonic()
     request = parse(await service.body(http), CompletionRequest)
     service.check_model(request.model)
-    service.limits.check_call(len(request.prompt), request.n, request.stop)
+    service.limits.check_call(len(request.prompt), request.n, request.stop, request.stop_token_ids)
+    service.check_tokens(request.stop_token_ids, "stop_token_ids")
     prompts = [await service.token_ids(prompt, "prompt") for prompt in request.prompt]
     rooms = [service.room(prompt, request.max_tokens, "prompt") for prompt in prompts]
 
@@ -34,10 +35,10 @@ async def completions(service: Service, http: Request) -> Response:
             rooms[place], choice, request.logprobs, request.logprobs if request.echo else None
         )
 
+    pieces = _Pieces(service, request, prompts)  # before the engine has anything that an error would leave
     call = await Call.start(
         service, http, "cmpl", request, prompts, params, arrival, num_wanted=request.max_tokens
     )
-    pieces = _Pieces(service, request, call)
     if request.stream:
         return streamed(call, "text_completion", pieces.piece, _as_it_is, request.stream_options, [])
     return await whole(call, "text_completion", pieces.piece, _as_it_is)
@@ -50,9 +51,11 @@ def _as_it_is(piece: Piece) -> Piece:
 class _Pieces:
     """Choices' parts of one call, with the echoed prompt in the first of each."""
 
-    def __init__(self, service: Service, request: CompletionRequest, call: Call) -> None:
+    def __init__(
+        self, service: Service, request: CompletionRequest, prompts: Sequence[Sequence[int]]
+    ) -> None:
         self._request = request
-        self._call = call
+        self._prompts = prompts
         self._names = service.token_names
         self._begun: set[int] = set()
         self._echoes = [
@@ -62,8 +65,8 @@ class _Pieces:
         self._decoder = service.tokenizer
 
     def piece(self, choice: Choice, delta: Delta) -> Piece:
-        request, place = self._request, self._call.prompt_of(choice)
-        prompt = self._call.prompts[place]
+        request, place = self._request, choice.index // self._request.n
+        prompt = self._prompts[place]
         echo = self._echoes[place] if request.echo else ""
         first = choice.index not in self._begun
         self._begun.add(choice.index)

@@ -238,6 +238,7 @@ class EngineThread:
                         self._in_loop(self._deliver, outputs)
         except BaseException as error:
             _log.exception("the engine failed: all requests end, and /health says so")
+            self.metrics.all_ended(FinishReason.ERROR, time.monotonic())
             self._in_loop(self._fail, error)
 
     def _obey(self, *, wait: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onelaunch.server.errors import ApiError
@@ -18,6 +19,8 @@ class Limits:
         sequences: prompts x n of one call.
         live_sequences: running and waiting, of all calls: past it calls get status 429.
         stop_strings, stop_chars: of one call, and of one stop string. Every token is compared with them.
+        stop_token_ids: of one call.
+        text_chars, tokens: of one text to tokenize, and of one list to detokenize.
     """
 
     body_bytes: int = 8 << 20
@@ -27,8 +30,13 @@ class Limits:
     live_sequences: int = 4096
     stop_strings: int = 32
     stop_chars: int = 256
+    stop_token_ids: int = 256
+    text_chars: int = 1 << 20
+    tokens: int = 1 << 18
 
-    def check_call(self, num_prompts: int, n: int, stop: tuple[str, ...]) -> None:
+    def check_call(
+        self, num_prompts: int, n: int, stop: tuple[str, ...], stop_token_ids: Sequence[int]
+    ) -> None:
         """Raise ApiError unless one call may have so much."""
         if num_prompts > self.prompts:
             raise ApiError(
@@ -48,6 +56,17 @@ class Limits:
                 f"most {self.stop_strings} of at most {self.stop_chars}",
                 "stop",
             )
+
+        if len(stop_token_ids) > self.stop_token_ids:
+            raise ApiError(
+                f"stop_token_ids has {len(stop_token_ids)}: it must have at most {self.stop_token_ids}",
+                "stop_token_ids",
+            )
+
+    def check_size(self, name: str, size: int, most: int) -> None:
+        """Raise ApiError unless ``name`` has at most ``most`` of what it is made of."""
+        if size > most:
+            raise ApiError(f"{name} has {size}: it must have at most {most}", name)
 
     def check_live(self, live: int, more: int) -> None:
         """Raise ApiError (429) unless ``more`` sequences may join the ``live`` ones."""

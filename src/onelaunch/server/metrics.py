@@ -119,6 +119,11 @@ class Metrics:
             self._request.observe(now - timing.arrival)
             self._ended[reason].inc()
 
+    def all_ended(self, reason: str, now: float) -> None:
+        """No request is in the engine any more."""
+        for request_id in list(self._timings):
+            self.ended(request_id, reason, now)
+
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)

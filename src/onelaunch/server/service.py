@@ -69,15 +69,26 @@ class Service:
         Raises:
             ApiError: it is empty, or has ids that the model does not.
         """
+        if isinstance(prompt, str) and not self.tokenizer.may_fit(prompt, self.max_model_len):
+            raise ApiError(
+                f"{param} has {len(prompt)} characters: that is more than {self.max_model_len} tokens, the "
+                "model's longest sequence",
+                param,
+                code="context_length_exceeded",
+            )
         # A long text takes milliseconds, in which no other call would get its tokens.
         ids = await asyncio.to_thread(self.tokenizer.encode, prompt) if isinstance(prompt, str) else prompt
         if not ids:
             raise ApiError(f"{param} is empty: it must have at least one token", param)
-        size = self.tokenizer.vocab_size
-        for token in (min(ids), max(ids)):
-            if not 0 <= token < size:
-                raise ApiError(f"{param} has token {token}: it must be 0 to {size - 1}", param)
+        self.check_tokens(ids, param)
         return ids
+
+    def check_tokens(self, token_ids: Sequence[int], param: str) -> None:
+        """Raise ApiError for a token that the model does not have."""
+        size = self.tokenizer.vocab_size
+        for token in (min(token_ids, default=0), max(token_ids, default=0)):
+            if not 0 <= token < size:
+                raise ApiError(f"{param} has token {str(token)[:20]}: it must be 0 to {size - 1}", param)
 
     def room(self, prompt: Sequence[int], max_tokens: int | None, param: str) -> int:
         """Tokens to generate: as asked for, or what the longest sequence leaves.

@@ -12,8 +12,8 @@ from onelaunch.proof.ab.load import Run
 from onelaunch.proof.ab.report import make_report
 from onelaunch.proof.ab.run import Comparison
 from onelaunch.proof.ab.state import Point, State
-from onelaunch.proof.processes.lock import locked
 from onelaunch.proof.processes.failure import ProcessFailed
+from onelaunch.proof.processes.lock import locked
 from proof.ab.arena import plan, running_with
 
 

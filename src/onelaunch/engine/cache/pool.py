@@ -67,9 +67,6 @@ class BlockPool:
             if not self._holders[block]:
                 self._free[block] = None
 
-    def is_free(self, block: int) -> bool:
-        return block in self._free
-
     def find(self, key: Hashable) -> int | None:
         """The block with this content, held or free."""
         return self._block_of.get(key)
@@ -79,11 +76,6 @@ class BlockPool:
         if block not in self._key_of and key not in self._block_of:
             self._key_of[block] = key
             self._block_of[key] = block
-
-    def forget_all(self) -> None:
-        """Forget what every block holds."""
-        self._key_of.clear()
-        self._block_of.clear()
 
     def _forget(self, block: int) -> None:
         key = self._key_of.pop(block, None)

@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onelaunch.engine.checks import require
+from onelaunch.engine.checks import is_int, is_number, require
+from onelaunch.topk import MAX_TOPK
 
 MODEL_TYPE = "onelaunch_deepseek"
 _DTYPES = ("float32", "bfloat16", "float16")
+_SIZES = (
+    "vocab_size", "hidden_size", "num_attention_heads", "head_dim", "rope_head_dim", "q_lora_rank",
+    "sliding_window", "index_topk", "index_num_heads", "index_head_dim", "num_experts",
+    "num_experts_per_token", "moe_intermediate_size", "draft_markov_rank", "num_draft_layers",
+    "num_window_groups", "max_position_embeddings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,27 @@ class ModelConfig:
     model_type: str = field(default=MODEL_TYPE)
 
     def __post_init__(self) -> None:
+        for name in _SIZES:
+            value = getattr(self, name)
+            require(name, value, is_int(value) and value > 0, "an integer of at least 1")
+        for name in ("compress_ratios", "index_layers", "draft_target_layers"):
+            value = getattr(self, name)
+            of_ints = isinstance(value, tuple) and all(map(is_int, value))
+            require(name, value, of_ints, "a list of integers")
+        for name in (
+            "routed_scaling_factor",
+            "swiglu_limit",
+            "rope_theta",
+            "rms_norm_eps",
+            "initializer_range",
+        ):
+            value = getattr(self, name)
+            require(name, value, is_number(value) and 0 < value < float("inf"), "a number above 0")
+        for name in ("eos_token_id", "noise_token_id"):
+            value = getattr(self, name)
+            in_vocab = is_int(value) and 0 <= value < self.vocab_size
+            require(name, value, in_vocab, f"0 to {self.vocab_size - 1}, the vocabulary")
+        require("index_topk", self.index_topk, self.index_topk <= MAX_TOPK, f"at most {MAX_TOPK}")
         layers = range(self.num_hidden_layers)
         require("compress_ratios", self.compress_ratios, bool(layers), "a list of one ratio a layer")
         require(
@@ -80,7 +108,11 @@ class ModelConfig:
         for name in ("index_layers", "draft_target_layers"):
             value = getattr(self, name)
             require(name, value, all(layer in layers for layer in value), f"layers below {len(layers)}")
-        require("draft_target_layers", self.draft_target_layers, bool(self.draft_target_layers), "not empty")
+        read = self.draft_target_layers
+        require("draft_target_layers", read, bool(read), "not empty")
+        require(
+            "draft_target_layers", read, sorted(set(read)) == list(read), "different layers in rising order"
+        )
         half = 0 < self.rope_head_dim < self.head_dim and self.rope_head_dim % 2 == 0
         require(
             "rope_head_dim", self.rope_head_dim, half, f"even, above 0 and below head_dim {self.head_dim}"
@@ -134,6 +166,9 @@ class ModelConfig:
         for name in required:
             if name not in values:
                 raise ValueError(f"{path} has no {name}")
+        layers = values.get("num_hidden_layers", len(values["compress_ratios"]))
+        if layers != len(values["compress_ratios"]):
+            raise ValueError(f"{path}: num_hidden_layers is {layers}: it must be compress_ratios' length")
         known = {name: _tuple(value) for name, value in values.items() if name in fields}
         return ModelConfig(**known)
 

@@ -29,6 +29,7 @@ _FIELDS = {
     "top_p": np.float32,
     "top_k": np.int32,
     "eos_from": np.int64,
+    "known_token": np.int64,
 }
 
 
@@ -44,6 +45,7 @@ class StepInputs:
         is_prefill, samples: [R] bool.
         seed, temperature, top_p, top_k: [R], of sampling.
         eos_from: [R] int64, the first position that may hold the end-of-sequence token.
+        known_token: [R] int64, the token after a prefill that was computed before; -1 to sample it.
         draft_budget: [] int64, drafts that the step verifies at most.
         tables: [R, B] int32 a cache group.
     """
@@ -59,6 +61,7 @@ class StepInputs:
     top_p: Tensor
     top_k: Tensor
     eos_from: Tensor
+    known_token: Tensor
     draft_budget: Tensor
     tables: tuple[Tensor, ...]
 
@@ -129,6 +132,7 @@ class InputBuffer:
         fill("top_p", [request.params.top_p for request in requests], 1)
         fill("top_k", [request.params.top_k for request in requests])
         fill("eos_from", [_eos_from(request) for request in requests])
+        fill("known_token", [-1 if (token := request.known_token) is None else token for request in requests])
         place.fields["draft_budget"][()] = draft_budget
         for array, table in zip(place.tables, self._tables.tables, strict=True):
             array[:count] = table[rows]

@@ -127,7 +127,11 @@ class Runner:
 
     @torch.inference_mode()
     def warmup(self) -> None:
-        """Compile kernels, and capture the graphs of decode steps. From here on no piece of a step waits."""
+        """Compile the kernels of metadata, and capture the graphs of decode steps.
+
+        From here on no piece of a step waits. The first prefill may still take longer than later ones: what
+        PyTorch sets up at first use.
+        """
         for builder in self._builders:
             builder.warmup()
         if self._config.device.type == "cuda":

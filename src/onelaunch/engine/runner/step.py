@@ -163,6 +163,8 @@ class Step:
         positions = t.seq_lens.long() - t.num_drafts  # type: ignore[operator]  # of the first token sampled
         t.token_ids, t.num_accepted = self._sample(t, positions)
         new = t.token_ids.gather(1, t.num_accepted[:, None]).squeeze(1)
+        if t.prompt_tokens is not None:
+            new = torch.where(inputs.known_token < 0, new, inputs.known_token)
         state.last_token.index_copy_(0, inputs.row, new)
 
         if self._draft_builder is not None:

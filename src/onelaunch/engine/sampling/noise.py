@@ -1,8 +1,9 @@
 """Random numbers by counter: each follows from a request's seed, a position and a use, and from nothing else.
 
-A request's samples then don't depend on the requests beside it, on a graph's replay or on a preemption. The
-hash is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-2014), in 64-bit integers, so a CPU and a GPU draw the same numbers.
+A request's samples then don't depend on the requests beside it, on a graph's replay or on a preemption (but
+for adaptive verification, where its neighbours decide how many of its drafts are verified). The hash is the
+finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014), in
+64-bit integers, so a CPU and a GPU draw the same numbers.
 """
 
 from __future__ import annotations

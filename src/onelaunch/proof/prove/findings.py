@@ -119,6 +119,26 @@ def _load(result: Result) -> tuple[str, str]:
     return says, "\n".join(table)
 
 
+def _launches(result: Result) -> tuple[str, str]:
+    if "a" not in result:
+        rows = [[f"`{name}`", f"{one['mode']:,}"] for name, one in result["kernels"].items()]
+        table = markdown_table(["kernel", "launches a step"], rows, left=1)
+        return f"{_of_a_step(result)}, in {result['steps']:,} steps", "\n".join(table)
+    a, b = result["a"], result["b"]
+    rows = [[f"`{one['name']}`", f"{one['a']:,}", f"{one['b']:,}"] for one in result["changed"]]
+    unchanged = len(result["unchanged"])
+    text = "\n".join(markdown_table(["kernel whose count differs", "A", "B"], rows, left=1)) if rows else ""
+    text += f"\n\n{unchanged} other kernel{'s are' if unchanged != 1 else ' is'} launched as often in both."
+    return f"A: {_of_a_step(a)}; B: {_of_a_step(b)}", text
+
+
+def _of_a_step(counts: Result) -> str:
+    return (
+        f"{counts['launches']['mode']:,} launches a step ({counts['graph_launches']:,} of graphs, with "
+        f"{counts['graph_nodes']:,} nodes), {counts['device_us']:,.0f} us on the device"
+    )
+
+
 def _sync_check(result: Result) -> tuple[str, str]:
     count, steps = result["after_warmup"], result["steps"]
     says = f"{count:,} device synchronisation{'s' * (count != 1)} after warm-up"
@@ -135,6 +155,7 @@ _TOOLS: dict[str, Callable[[Result], tuple[str, str]]] = {
     "acceptance": _acceptance,
     "ab": _ab,
     "generate": _generate,
+    "launches": _launches,
     "load": _load,
     "sync-check": _sync_check,
 }

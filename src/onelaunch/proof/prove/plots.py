@@ -57,6 +57,7 @@ def _acceptance(figure: Any, result: Mapping[str, Any]) -> bool:
         panel.legend(frameon=False)
     else:
         panel.bar(places, rates, 0.6, color=_COLOURS["change"])
+    panel.set_xticks(places)
     panel.set_xlabel("position in the draft")
     panel.set_ylabel("share accepted")
     panel.set_ylim(0, 1)
@@ -79,7 +80,7 @@ def _launches(figure: Any, result: Mapping[str, Any]) -> bool:
     )
     panel.set_yticks(places, [one["name"][:48] for one in changed], fontsize=8)
     panel.set_xlabel("a step")
-    panel.legend(frameon=False)
+    figure.legend(loc="outside upper right", ncols=2, frameon=False)
     return bool(changed)
 
 

@@ -41,9 +41,7 @@ def markdown(
     if plan.summary:
         lines += [plan.summary, ""]
     for claim, holds in zip(plan.claims, verdicts(plan, findings), strict=True):
-        lines.append(
-            f"- {'✅' if holds else '❌'} **{claim.says}** {'Holds.' if holds else '**Does not hold.**'}"
-        )
+        lines.append(f"- **{claim.says}** {'Holds.' if holds else '**Does not hold.**'}")
         for name in claim.evidence:
             says = findings[name].says.rstrip(".")
             failed = "" if findings[name].gathered.holds else " *(fails)*"
