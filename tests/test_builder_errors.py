@@ -229,6 +229,7 @@ def test_views_of_too_many_rows_are_refused():
         ({"window": 8.0}, "window is 8.0"),
         ({"block_size": 0}, "block_size is 0"),
         ({"block_size": True}, "block_size is True"),
+        ({"block_size": 2**31}, "block_size is 2147483648: it must be an integer from 1 to 2147483647"),
         ({"causal": False}, "draft_tokens is None"),
         ({"causal": False, "draft_tokens": 0}, "draft_tokens is 0"),
         ({"draft_tokens": 6}, "draft_tokens is 6"),

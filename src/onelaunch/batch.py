@@ -37,8 +37,9 @@ class GroupInputs:
 
     Attributes:
         block_table: [>=R, B] int32, physical block of each logical block. 0 is the null block, an
-            ordinary number here; a negative number marks no block. Rows may be strided, the
-            columns must be contiguous.
+            ordinary number here; a negative number marks no block. A number must be below
+            ``2**31 // block_size``, as slots are int32; this is not checked. Rows may be strided,
+            the columns must be contiguous.
         slot_mapping: [T] int64, where each row's own KV goes, -1 for a padded row. None exactly when
             the group was made with ``make_slots=True``: the build then computes it.
     """

@@ -19,7 +19,7 @@ from onelaunch.checks import (
 )
 from onelaunch.groups import GroupBuffers, WindowGroup
 from onelaunch.metadata import StepMetadata, StepViews
-from onelaunch.platform import Platform, detect
+from onelaunch.platform import Platform, detect, on_device
 
 _BACKENDS = ("auto", "kernel", "reference")
 
@@ -134,7 +134,8 @@ class StepBuilder:
         """Build every group's metadata of one decode step.
 
         Checks and launch arguments are kept: a call with the last call's tensors costs little more than its
-        launch, one with other tensors of addresses and shapes seen before a little more.
+        launch, one with other tensors of addresses and shapes seen before a little more. So a tensor that was
+        given once must not be resized in place.
 
         Args:
             batch: the step's requests and rows.
@@ -156,9 +157,12 @@ class StepBuilder:
             ordered = self._checked(batch, inputs)
 
             def run() -> None:
-                reference.token_to_request(batch, self.token_to_request)
-                for group, given, buffers in zip(self.groups, ordered, self._buffers.values(), strict=True):
-                    reference.build_group(group, given, batch, self.token_to_request, buffers)
+                with on_device(self.device):
+                    reference.token_to_request(batch, self.token_to_request)
+                    for group, given, buffers in zip(
+                        self.groups, ordered, self._buffers.values(), strict=True
+                    ):
+                        reference.build_group(group, given, batch, self.token_to_request, buffers)
 
             return run
 

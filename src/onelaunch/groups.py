@@ -9,9 +9,12 @@ import torch
 _DRAFT_WIDTH_MULTIPLE = 64  # sparse decode kernels take index widths in multiples of 64
 
 
-def _require_int(name: str, value: object, minimum: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"{name} is {value!r}: it must be an integer of at least {minimum}")
+_INT32_MAX = 2**31 - 1
+
+
+def _require_int(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _INT32_MAX:
+        raise ValueError(f"{name} is {value!r}: it must be an integer from 1 to {_INT32_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ class WindowGroup:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(f"name is {self.name!r}: it must be a non-empty string")
-        _require_int("window", self.window, 1)
-        _require_int("block_size", self.block_size, 1)
+        _require_int("window", self.window)
+        _require_int("block_size", self.block_size)
         if self.causal and self.draft_tokens is not None:
             raise ValueError(
                 f"draft_tokens is {self.draft_tokens!r}: it must be None for the causal group {self.name!r}"
@@ -57,7 +60,7 @@ class WindowGroup:
                 raise ValueError(
                     f"draft_tokens is None: it must be given for the non-causal group {self.name!r}"
                 )
-            _require_int("draft_tokens", self.draft_tokens, 1)
+            _require_int("draft_tokens", self.draft_tokens)
 
     @property
     def width(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,3 +48,8 @@ def detect(device: torch.device | str | None = None) -> Platform:
         return Platform("amd", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
     major, minor = torch.cuda.get_device_capability(device)
     return Platform("nvidia", f"sm_{major}{minor}")
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Launches in the block are on ``device``, whichever GPU is the current one."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -10,7 +10,7 @@ import torch
 
 from onelaunch import gate, reference
 from onelaunch.checks import check_block_table, check_int, check_tensor
-from onelaunch.platform import detect
+from onelaunch.platform import detect, on_device
 
 MAX_TOPK = 2048
 
@@ -84,12 +84,13 @@ def pack_topk(
     packed = PackedTopk(empty(rows * topk), empty(rows + 1), empty(rows))
     outputs = (packed.ragged_indices, packed.indptr, packed.lengths)
     inputs = (topk_indices, token_to_request, is_valid, block_table)
-    if backend == "kernel" or (backend == "auto" and _gate_enabled(device)):
-        from onelaunch.kernels.topk import launch_topk  # needs Triton
+    with on_device(device):
+        if backend == "kernel" or (backend == "auto" and _gate_enabled(device)):
+            from onelaunch.kernels.topk import launch_topk  # needs Triton
 
-        launch_topk(*inputs, block_size, *outputs, _words(device))
-    else:
-        reference.pack_topk(*inputs, block_size, *outputs)
+            launch_topk(*inputs, block_size, *outputs, _words(device))
+        else:
+            reference.pack_topk(*inputs, block_size, *outputs)
     return packed
 
 
