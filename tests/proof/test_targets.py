@@ -22,9 +22,8 @@ def test_every_kernel_compiles_for_every_target_without_a_spill():
     assert all(one.registers > 0 for one in found)
     assert [f"{one.kernel} for {one.target}: {one.spills}" for one in found if one.spills] == []
     for one in found:
-        if one.target.startswith("gfx") and not one.kernel.startswith(
-            "usual "
-        ):  # the address table, which no step writes
+        if one.target.startswith("gfx") and one.kernel.startswith(("build_step", "pack_topk")):
+            # The address table, which no step writes.
             assert one.scalar_sources == (1 if one.kernel.startswith("build_step") else 0), one
             # The generation, a first look at the words, and another in the loop.
             assert one.uncached_loads == 0 if "dense" in one.kernel else one.uncached_loads >= 3, one

@@ -41,6 +41,8 @@ _TOPK = (1, 64, 512, 2048)
 # The usual build's kernels: a program of one row, so their constants are the widths alone.
 _REFERENCE_WIDTHS = {"target": (128, 128, True), "draft": (128, 192, False)}
 _REFERENCE_PREFIX = "usual "
+# Attention readers of the engine's presets small and bench, and of DeepSeek's own head: heads, dimension.
+_READER_SHAPES = ((6, 64), (32, 128), (64, 512))
 _PROCESSES = 2
 
 
@@ -92,7 +94,8 @@ def num_variants() -> int:
     """Kernels that :func:`compile_all` compiles for a target."""
     from onelaunch.kernels.launch import TILES
 
-    return len(_GROUPS) * len(TILES) + len(_TOPK) + sum(1 for _ in _reference_kernels())
+    others = sum(1 for _ in _reference_kernels()) + sum(1 for _ in _reader_kernels())
+    return len(_GROUPS) * len(TILES) + len(_TOPK) + others
 
 
 def _gpu_target(name: str) -> Any:
@@ -116,7 +119,9 @@ def _variants() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     for topk in _TOPK:
         yield f"pack_topk {topk}", partial(compile_topk, topk)
     for name, kernel, constants in _reference_kernels():
-        yield _REFERENCE_PREFIX + name, partial(_compile_reference, kernel, constants)
+        yield _REFERENCE_PREFIX + name, partial(_compile, kernel, constants, _reference_types(kernel))
+    for name, kernel, constants, types in _reader_kernels():
+        yield name, partial(_compile_reader, kernel, constants, types)
 
 
 def _reference_kernels() -> Iterator[tuple[str, Any, dict[str, Any]]]:
@@ -137,18 +142,49 @@ def _reference_kernels() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     yield f"topk_map {_TOPK[-1]}", gpu_topk._map_kernel, widest
 
 
-def _compile_reference(kernel: Any, constants: dict[str, Any], target: Any) -> Any:
+def _reference_types(kernel: Any) -> dict[str, str]:
+    slots = {"out_ptr": "*i64"} if kernel.fn.__name__ == "_slot_mapping_kernel" else {}
+    return {"is_valid_ptr": "*i1"} | slots
+
+
+def _reader_kernels() -> Iterator[tuple[str, Any, dict[str, Any], dict[str, str]]]:
+    """The engine's attention kernels: name, kernel, compile-time arguments but the plan's, and types."""
+    from onelaunch.engine.attention import kernels
+
+    parts = dict.fromkeys(("sink_ptr", "tops_ptr", "totals_ptr", "accs_ptr"), "*fp32")
+    rows = dict.fromkeys(("query_ptr", "cache_ptr", "compressed_ptr", "out_ptr"), "*bf16")
+    types = parts | rows | {"scale": "fp32"}
+    for heads, dim in _READER_SHAPES:
+        shape = {"HEADS": heads, "DIM": dim}
+        name = f"{heads} heads of {dim}"
+        splits = {"SPLIT": 128, "WINDOW_SPLITS": 2, "SPLITS": 10}
+        yield f"dense_attention {name}", kernels._dense_kernel, shape | {"HAS_COMPRESSED": True}, types
+        yield f"ragged_attention {name}", kernels._ragged_kernel, shape | splits, types
+        combine = shape | {"SPLITS": 10, "SPLITS_PADDED": 16}
+        yield f"combine_splits {name}", kernels._combine_kernel, combine, types
+
+
+def _compile_reader(kernel: Any, constants: dict[str, Any], types: dict[str, str], target: Any) -> Any:
+    from onelaunch.engine.attention.kernels import plan
+
+    planned = plan(constants["HEADS"], constants["DIM"], amd=target.backend == "hip")
+    constants = constants | {name: planned[name] for name in kernel.arg_names if name in planned}
+    num_warps = planned["num_warps"] if "ENTRIES" in constants else 4
+    return _compile(kernel, constants, types, target, num_warps)
+
+
+def _compile(
+    kernel: Any, constants: dict[str, Any], types: dict[str, str], target: Any, num_warps: int = 4
+) -> Any:
+    """Compile a kernel; ``types`` are of the arguments that are not int32 or pointers to it."""
     import triton
     from triton.compiler import ASTSource
 
-    pointers = {"is_valid_ptr": "*i1"}
-    if kernel.fn.__name__ == "_slot_mapping_kernel":
-        pointers["out_ptr"] = "*i64"
     signature = {
-        name: pointers.get(name, "*i32") if name.endswith("_ptr") else "i32" for name in kernel.arg_names
+        name: types.get(name, "*i32" if name.endswith("_ptr") else "i32") for name in kernel.arg_names
     } | dict.fromkeys(constants, "constexpr")
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs={})
-    return triton.compile(source, target=target)
+    return triton.compile(source, target=target, options={"num_warps": num_warps})
 
 
 def resources(kernel: str, target: str, asm: dict[str, Any]) -> Resources:

@@ -34,7 +34,6 @@ def _read(
     scale,
     DIM: tl.constexpr,
     ENTRIES: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Go on with a running softmax over the entries ``indices_ptr[start:end]``."""
     dim = tl.arange(0, DIM)
@@ -44,13 +43,13 @@ def _read(
         there = slot >= 0
         at = tl.where(there, slot, 0).to(tl.int64)[:, None] * DIM + dim[None, :]
         keys = tl.load(cache_ptr + at, mask=there[:, None], other=0.0)
-        score = tl.dot(query, tl.trans(keys), input_precision=PRECISION) * scale
+        score = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
         score = tl.where(there[None, :], score, float("-inf"))
         new_top = tl.maximum(top, tl.max(score, 1))
         weight = tl.exp2(score - new_top[:, None])
         fade = tl.exp2(top - new_top)
         total = total * fade + tl.sum(weight, 1)
-        acc = acc * fade[:, None] + tl.dot(weight.to(keys.dtype), keys, input_precision=PRECISION)
+        acc = acc * fade[:, None] + tl.dot(weight.to(keys.dtype), keys, input_precision="ieee")
         top = new_top
     return top, total, acc
 
@@ -73,7 +72,6 @@ def _dense_kernel(
     BLOCK_HEADS: tl.constexpr,
     ENTRIES: tl.constexpr,
     HAS_COMPRESSED: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """One row and a block of its heads: the softmax starts from the sink."""
     row = tl.program_id(0).to(tl.int64)
@@ -85,24 +83,13 @@ def _dense_kernel(
     acc = tl.zeros((BLOCK_HEADS, DIM), tl.float32)
     end = tl.minimum(tl.load(lengths_ptr + row), width)
     top, total, acc = _read(
-        query, cache_ptr, indices_ptr + row * width, 0, end, top, total, acc, scale, DIM, ENTRIES, PRECISION
+        query, cache_ptr, indices_ptr + row * width, 0, end, top, total, acc, scale, DIM, ENTRIES
     )
     if HAS_COMPRESSED:
         start = tl.load(compressed_indptr_ptr + row)
         end = tl.load(compressed_indptr_ptr + row + 1)
         top, total, acc = _read(
-            query,
-            compressed_ptr,
-            compressed_indices_ptr,
-            start,
-            end,
-            top,
-            total,
-            acc,
-            scale,
-            DIM,
-            ENTRIES,
-            PRECISION,
+            query, compressed_ptr, compressed_indices_ptr, start, end, top, total, acc, scale, DIM, ENTRIES
         )
     out = (acc / total[:, None]).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + own, out, mask=(head < HEADS)[:, None])
@@ -128,7 +115,6 @@ def _ragged_kernel(
     SPLIT: tl.constexpr,
     WINDOW_SPLITS: tl.constexpr,
     SPLITS: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """One row, a block of its heads and one split of its entries: the window's splits come first."""
     row = tl.program_id(0).to(tl.int64)
@@ -145,24 +131,13 @@ def _ragged_kernel(
         start = tl.load(indptr_ptr + row) + split * SPLIT
         end = tl.minimum(tl.load(indptr_ptr + row + 1), start + SPLIT)
         top, total, acc = _read(
-            query, cache_ptr, indices_ptr, start, end, top, total, acc, scale, DIM, ENTRIES, PRECISION
+            query, cache_ptr, indices_ptr, start, end, top, total, acc, scale, DIM, ENTRIES
         )
     else:
         start = tl.load(compressed_indptr_ptr + row) + (split - WINDOW_SPLITS) * SPLIT
         end = tl.minimum(tl.load(compressed_indptr_ptr + row + 1), start + SPLIT)
         top, total, acc = _read(
-            query,
-            compressed_ptr,
-            compressed_indices_ptr,
-            start,
-            end,
-            top,
-            total,
-            acc,
-            scale,
-            DIM,
-            ENTRIES,
-            PRECISION,
+            query, compressed_ptr, compressed_indices_ptr, start, end, top, total, acc, scale, DIM, ENTRIES
         )
     part = own * SPLITS + split
     tl.store(tops_ptr + part, top, mask=is_head)
@@ -298,19 +273,24 @@ def ragged_triton(
     return out
 
 
-def _plan(query: Tensor) -> dict[str, object]:
-    """Compile-time arguments of a reader, from the query's shape and dtype."""
+def _plan(query: Tensor) -> dict[str, int]:
     _, heads, dim = query.shape
     if dim < 16 or dim & (dim - 1):
         raise ValueError(f"query has head dimension {dim}: it must be a power of two of at least 16")
-    # Up to 64 heads a program: each key is then gathered once a row.
-    block_heads = min(max(triton.next_power_of_2(heads), _MIN_HEADS), 64)
+    return plan(heads, dim, amd=torch.version.hip is not None)
+
+
+def plan(heads: int, dim: int, *, amd: bool) -> dict[str, int]:
+    """Compile-time arguments of a reader of ``heads`` heads of ``dim``: the largest tiles without a spill."""
+    # Up to 64 heads a program: each key is then gathered once a row. Fewer of wide heads, whose accumulators
+    # would not fit in registers.
+    block_heads = min(max(triton.next_power_of_2(heads), _MIN_HEADS), 64, 16384 // dim)
+    # Keys of a block wait in registers or shared memory beside the accumulator.
+    entries = 32 if dim > 128 else 64
     return {
         "HEADS": heads,
         "DIM": dim,
         "BLOCK_HEADS": block_heads,
-        # Keys of a block wait in registers or shared memory beside the accumulator.
-        "ENTRIES": 32 if dim > 128 else 64,
-        "PRECISION": "ieee" if query.dtype is torch.float32 else "tf32",
-        "num_warps": 8 if block_heads * dim > 8192 else 4,
+        "ENTRIES": entries // 2 if amd else entries,
+        "num_warps": 8 if block_heads * dim > (2048 if amd else 8192) else 4,
     }
