@@ -265,6 +265,22 @@ def test_drafts_are_counted_as_they_are_accepted():
     assert stats.accepted_per_pos == sorted(stats.accepted_per_pos, reverse=True)
 
 
+def test_without_a_checkpoint_some_drafts_are_right_and_the_context_still_decides():
+    llm = LLM(**TINY)
+    params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
+    given = prompts(12, seed=4)
+    first = tokens(llm, given, params)
+    stats = llm.core.stats
+    assert 1.3 < 1 + stats.num_accepted_tokens / stats.num_drafts < 4
+    assert stats.accepted_per_pos[1] > 0
+    other = tokens(
+        llm, [[*[t ^ 1 for t in prompt[:-1]], prompt[-1]] for prompt in given if len(prompt) > 4], params
+    )
+    kept = [one for one, prompt in zip(first, given, strict=True) if len(prompt) > 4]
+    same = sum(a == b for one, two in zip(kept, other, strict=True) for a, b in zip(one, two, strict=True))
+    assert same < 0.3 * 40 * len(kept)
+
+
 def test_requests_of_different_salts_share_no_blocks():
     llm = LLM(**TINY)
     prompt = prompts(1, longest=200)[0] * 3

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from onelaunch.engine import LLM, SamplingParams
 from onelaunch.engine.model import PRESETS
-from onelaunch.engine.model.weights import load_model, random_model, save_model
+from onelaunch.engine.model.weights import load_model, save_model, untrained_model
 from onelaunch.engine.tokenizer import Tokenizer
 
 CPU = torch.device("cpu")
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def folder(tmp_path):
-    save_model(random_model(PRESETS["tiny"], 5, CPU), tmp_path)
+    save_model(untrained_model(PRESETS["tiny"], 5, CPU), tmp_path)
     return tmp_path
 
 
@@ -28,7 +28,7 @@ def test_a_saved_model_answers_as_before(folder):
 
 
 def test_the_seed_decides_random_weights():
-    first, same, other = (random_model(PRESETS["tiny"], seed, CPU).state_dict() for seed in (1, 1, 2))
+    first, same, other = (untrained_model(PRESETS["tiny"], seed, CPU).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], same[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
 

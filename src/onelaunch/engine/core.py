@@ -10,7 +10,7 @@ from onelaunch.engine.attention import READER_KERNELS
 from onelaunch.engine.cache.groups import cache_groups
 from onelaunch.engine.cache.tables import BlockTables
 from onelaunch.engine.config import EngineConfig
-from onelaunch.engine.model.weights import load_model, random_model
+from onelaunch.engine.model.weights import load_model, untrained_model
 from onelaunch.engine.outputs import EngineStats, FinishReason, RequestOutput
 from onelaunch.engine.request import Request
 from onelaunch.engine.runner.runner import Runner, StepResult
@@ -35,7 +35,7 @@ class EngineCore:
         self.config = config
         self.tokenizer = Tokenizer.load(config.model_path, config.model)
         if config.model_path is None:
-            model = random_model(config.model, config.seed, config.device)
+            model = untrained_model(config.model, config.seed, config.device)
         else:
             model = load_model(config.model_path, config.device)
         groups = cache_groups(config.model, config.block_size, config.num_draft_tokens)

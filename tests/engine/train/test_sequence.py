@@ -10,7 +10,7 @@ import torch
 from engine.plain import PlainMemory
 from onelaunch.engine import LLM, SamplingParams
 from onelaunch.engine.model import PRESETS
-from onelaunch.engine.model.weights import random_model
+from onelaunch.engine.model.weights import random_model, untrained_model
 from onelaunch.engine.train.draft import draft_loss
 from onelaunch.engine.train.sequence import BlockMemory, SequenceMemory
 from onelaunch.engine.train.target import target_loss
@@ -20,7 +20,7 @@ CONFIG = PRESETS["tiny"]
 
 @pytest.fixture(scope="module")
 def model():
-    return random_model(CONFIG, 0, torch.device("cpu"))
+    return untrained_model(CONFIG, 0, torch.device("cpu"))
 
 
 def test_whole_sequences_equal_row_by_row_attention(model):

@@ -5,25 +5,55 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from onelaunch.engine.model.config import ModelConfig
 from onelaunch.engine.model.target import Model
 
 FILE_NAME = "model.safetensors"
+# In standard deviations of the random weights: acceptance lengths of 1.5 to 2, at which a changed context
+# still changes nine of ten tokens.
+_EMBEDDING_LEAN, _HEAD_LEAN, _BIAS_LEAN = 50.0, 4.0, 13.0
 
 
 def random_model(config: ModelConfig, seed: int, device: torch.device) -> Model:
-    """A model whose weights follow from ``seed``, the same on every device."""
-    model = Model(config)
+    """A model whose weights follow from ``seed``, the same on every device: where training begins."""
+    return _ready(_random_model(config, torch.Generator().manual_seed(seed)), device)
+
+
+def untrained_model(config: ModelConfig, seed: int, device: torch.device) -> Model:
+    """A model to serve without a checkpoint: random weights, and bigrams that target and draft share.
+
+    Of weights that are random alone a draft is never right, so nothing of speculation would be seen but
+    rejections. Here a token's embedding leans towards what the head makes of its successors, and the draft's
+    Markov head knows the same table. A part of the drafts is then accepted; the context still decides.
+    """
     generator = torch.Generator().manual_seed(seed)
+    model = _random_model(config, generator)
+    rank, scale = config.draft_markov_rank, config.initializer_range
+    width = min(rank, config.hidden_size)
+
+    def table() -> Tensor:
+        return torch.randn(config.vocab_size, rank, generator=generator)
+
+    token, successor = table(), table()
+    with torch.no_grad():
+        model.embed.weight[:, :width] += _EMBEDDING_LEAN * scale * token[:, :width]
+        model.lm_head.weight[:, :width] += _HEAD_LEAN * scale * successor[:, :width]
+        model.draft.markov_embed.weight.copy_(token)
+        model.draft.markov_bias.weight.copy_(_BIAS_LEAN * scale * successor)
+    return _ready(model, device)
+
+
+def _random_model(config: ModelConfig, generator: torch.Generator) -> Model:
+    model = Model(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, 0.0, config.initializer_range, generator=generator)
             else:
                 nn.init.constant_(parameter, 1.0 if name.endswith("norm.weight") else 0.0)
-    return _ready(model, device)
+    return model
 
 
 def load_model(folder: Path, device: torch.device) -> Model:

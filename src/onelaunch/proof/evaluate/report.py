@@ -24,10 +24,12 @@ def markdown(result: Mapping[str, Any]) -> str:
         *_scores(result["scores"]),
     ]
     if result["shots"]:
-        lines += [
-            "",
-            f"The first {result['shots']} questions are their own examples; 'without' leaves them out.",
-        ]
+        asked = (
+            "first question is its own example"
+            if result["shots"] == 1
+            else (f"first {result['shots']} questions are their own examples")
+        )
+        lines += ["", f"The {asked}; 'without' leaves that out."]
     if result["pairs"]:
         lines += ["", *_pairs(result["pairs"], score)]
     if "against" in result:
