@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from onelaunch.builder import StepBuilder
 from onelaunch.cli.demo import demo
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.proof.demo import run_demo
+from onelaunch.proof.engine_demo import run_arms
 from onelaunch.traffic import Request, generated_trace, write_trace
 
 # Where both paths are the usual build: it needs no Triton.
@@ -136,7 +139,7 @@ def test_a_whole_trace_is_served(monkeypatch):
 def test_the_command_prints_both_paths_and_keeps_the_result(tmp_path):
     trace, out = tmp_path / "trace.csv", tmp_path / "out.json"
     write_trace(trace, [Request(0.0, 130, 40)])
-    arguments = ["--trace", str(trace), "--steps", "2", "--max-batch", "1"]
+    arguments = ["--trace", str(trace), "--steps", "2", "--max-batch", "1", "--no-engine"]
     result = CliRunner().invoke(app, [*arguments, "--json", str(out)])
     assert result.exit_code == 0, result.output
     assert "all outputs equal over 4 builds" in result.output
@@ -150,10 +153,37 @@ def test_the_command_prints_both_paths_and_keeps_the_result(tmp_path):
 
 def test_the_command_fails_on_a_difference(monkeypatch):
     damaged(monkeypatch, move_index)
-    result = CliRunner().invoke(app, ["--steps", "1", "--max-batch", "1"])
+    result = CliRunner().invoke(app, ["--steps", "1", "--max-batch", "1", "--no-engine"])
     assert isinstance(result.exception, CheckFailed)
     assert "swa.2.indices (first in step 0)" in str(result.exception)
     assert "all outputs equal" not in result.output
+
+
+def test_the_engine_generates_by_both_paths(monkeypatch):
+    pytest.importorskip("tokenizers")
+    command = sys.modules["onelaunch.cli.demo"]  # whose name in its package is the function's
+    monkeypatch.setattr(command, "_CPU_TOKENS", 3)
+    arguments = ["--steps", "1", "--max-batch", "1"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "6 tokens of 2 requests" in result.output and "all tokens equal" in result.output
+    [launches] = [line for line in result.output.splitlines() if "metadata launches of a step" in line]
+    assert launches.split("│")[2:4] == ["          73 ", "         4 "]
+
+    def differ(*_):
+        name, (usual, one) = run_arms(CPU, 1)
+        return name, [usual, dataclasses.replace(one, token_ids=((1,), (2,)))]
+
+    monkeypatch.setattr(command, "run_arms", differ)
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, CheckFailed) and "tokens differ" in str(result.exception)
+    assert "all tokens equal" not in result.output
+
+
+def test_without_the_engines_packages_the_demo_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["--steps", "1", "--max-batch", "1"])
+    assert result.exit_code == 0 and "tokenizers is missing (pip install onelaunch[engine])" in result.output
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -15,11 +17,13 @@ from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.files import require_writable
 from onelaunch.proof.demo import DemoResult, run_demo
+from onelaunch.proof.engine_demo import run_arms
 from onelaunch.traffic import generated_trace, read_trace
 
 _GENERATED_REQUESTS = 2_000
 # The interpreter takes about a second for a step of 4 requests: this is under a minute.
 _CPU_STEPS, _CPU_MAX_BATCH, _GPU_MAX_BATCH = 40, 4, 64
+_CPU_TOKENS, _GPU_TOKENS = 16, 256  # of each request
 
 
 def demo(
@@ -53,6 +57,9 @@ def demo(
     ] = 50.0,
     seed: Annotated[int, typer.Option(min=0, help="Of the acceptance draws and the generated trace.")] = 0,
     device: Annotated[str | None, typer.Option(help="cuda or cpu. Default: a GPU if there is one.")] = None,
+    engine: Annotated[
+        bool, typer.Option("--engine/--no-engine", help="Also let the small engine generate by both paths.")
+    ] = True,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write the result to this file.")
     ] = None,
@@ -90,9 +97,44 @@ def demo(
         options = {"acceptance_length": acceptance_length, "block_size": block_size, "step_ms": step_ms}
         kept = {"source": source, "seed": seed, **options, **result.as_json()}
         json_out.write_text(json.dumps(kept, indent=2) + "\n")
+    same_tokens = not engine or _run_engine(console, chosen)
     if result.differences:
         found = ", ".join(f"{output} (first in step {step})" for output, step in result.differences.items())
         raise CheckFailed(f"the one-launch build differs from the usual build: {found}")
+    if not same_tokens:
+        raise CheckFailed("the engine's tokens differ between the usual build and the one launch")
+
+
+def _run_engine(console: Console, device: torch.device) -> bool:
+    """Both arms of the engine; whether their tokens are the same."""
+    missing = [name for name in ("tokenizers", "safetensors") if importlib.util.find_spec(name) is None]
+    if missing:
+        said = f"the engine was not run: {missing[0]} is missing (pip install onelaunch[engine])"
+        console.print(said, markup=False)
+        return True
+    with console.status("the engine, by both paths"):
+        name, (usual, one) = run_arms(device, _GPU_TOKENS if device.type == "cuda" else _CPU_TOKENS)
+    same = usual.token_ids == one.token_ids
+    count = sum(map(len, one.token_ids))
+    table = Table(
+        title=f"the engine (model {name}): {count} tokens of {len(one.token_ids)} requests, with drafts",
+        caption=None
+        if device.type == "cuda"
+        else "On a CPU the one launch runs in Triton's interpreter: its time says nothing.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("")
+    table.add_column("usual build", justify="right")
+    table.add_column("onelaunch", justify="right")
+    arms = usual, one
+    table.add_row("metadata launches of a step", *(str(arm.launches) for arm in arms))
+    table.add_row("mean acceptance length", *(f"{arm.acceptance_length:.2f}" for arm in arms))
+    table.add_row("a step, median", *(f"{arm.step_ms:.1f} ms" for arm in arms))
+    console.print(table)
+    if same:
+        console.print("all tokens equal")
+    return same
 
 
 def _print(console: Console, result: DemoResult) -> None:
