@@ -36,7 +36,9 @@ def train(
     draft_minutes: Annotated[float, typer.Option(help="Training time of the draft.")] = 5.0,
     preset: Annotated[str, typer.Option(help="Shape of the model.")] = "small",
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences of a step.")] = 8,
-    length: Annotated[int, typer.Option(min=1, help="Tokens of a sequence.")] = 1024,
+    length: Annotated[
+        int, typer.Option(min=1, help="Tokens of a sequence: 8 examples, a question and its answer fit.")
+    ] = 1536,
     learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 2e-3,
     num_drafts: Annotated[int, typer.Option(min=1, help="k, draft tokens of a block.")] = 6,
     workers: Annotated[int, typer.Option(min=0, help="Processes that make problems.")] = 12,
