@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onelaunch.proof.load.stream import RequestFailed
+from onelaunch.proof.load.streams import in_streams
 
 if TYPE_CHECKING:
     import httpx
@@ -87,11 +87,11 @@ async def ask_all(
         RequestFailed: a request failed; the others are given up.
     """
     answers: dict[int, Answer] = {}
-    waiting = iter(range(len(prompts)))
     salt = secrets.token_hex(8) if asking.salt else None
 
-    async def one_stream(client: httpx.AsyncClient) -> None:
-        for i in waiting:
+    async with _client(asking.base_url, asking.timeout, asking.parallel) as client:
+
+        async def one(i: int) -> None:
             try:
                 answers[i] = await _ask(client, _body(asking, prompts[i], salt and f"{salt}-{i}"))
             except RequestFailed as error:
@@ -99,14 +99,8 @@ async def ask_all(
             if progress is not None:
                 progress(len(answers))
 
-    async with _client(asking.base_url, asking.timeout, asking.parallel) as client:
         start = time.perf_counter()
-        try:
-            async with asyncio.TaskGroup() as streams:
-                for _ in range(asking.parallel):
-                    streams.create_task(one_stream(client))
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+        await in_streams(len(prompts), asking.parallel, one)
         seconds = time.perf_counter() - start
     return [answers[i] for i in range(len(prompts))], seconds
 

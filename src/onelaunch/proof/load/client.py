@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from onelaunch.proof.load.prompts import make_prompts
 from onelaunch.proof.load.result import LoadResult
 from onelaunch.proof.load.settings import LoadSettings
 from onelaunch.proof.load.stream import RequestFailed, RequestTiming, stream_completion
+from onelaunch.proof.load.streams import in_streams
 
 _CONNECT_TIMEOUT_S = 10.0
 
@@ -33,16 +33,6 @@ async def run_load(settings: LoadSettings, progress: Callable[[int], None] | Non
 
     prompts = make_prompts(settings)
     timings: dict[int, RequestTiming] = {}
-    waiting = iter(range(settings.requests))
-
-    async def one_stream(client: httpx.AsyncClient) -> None:
-        for i in waiting:
-            try:
-                timings[i] = await stream_completion(client, _body(settings, prompts[i]))
-            except RequestFailed as error:
-                raise RequestFailed(f"request {i + 1} of {settings.requests} failed: {error}") from error
-            if progress is not None:
-                progress(len(timings))
 
     async with httpx.AsyncClient(
         base_url=settings.base_url,
@@ -50,13 +40,17 @@ async def run_load(settings: LoadSettings, progress: Callable[[int], None] | Non
         limits=httpx.Limits(max_connections=settings.concurrency),
         trust_env=False,  # a proxy's delays would be measured, too
     ) as client:
+
+        async def one(i: int) -> None:
+            try:
+                timings[i] = await stream_completion(client, _body(settings, prompts[i]))
+            except RequestFailed as error:
+                raise RequestFailed(f"request {i + 1} of {settings.requests} failed: {error}") from error
+            if progress is not None:
+                progress(len(timings))
+
         start = time.perf_counter()
-        try:
-            async with asyncio.TaskGroup() as streams:
-                for _ in range(settings.concurrency):
-                    streams.create_task(one_stream(client))
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+        await in_streams(settings.requests, settings.concurrency, one)
         seconds = time.perf_counter() - start
     result = LoadResult(settings, tuple(timings[i] for i in range(settings.requests)), seconds)
     if statistics.median(result.inter_token_latencies_us) == 0:
