@@ -47,8 +47,8 @@ class StepBuilder:
         buffers: persistent buffers that an engine already has, by group name; the rest are allocated.
         token_to_request: [max_tokens] int32, the engine's own token map; allocated when None.
         platform: what "auto" shows the gate; detected from ``device`` when None.
-        early: let a kernel behind that is a programmatic dependent launch start at once. Right only where every
-            such kernel waits for the one ahead before it touches memory.
+        early: let a programmatic dependent launch behind start at once. Right only where it waits for the
+            kernel ahead before it touches memory.
 
     Attributes:
         backend: the path every build takes, "kernel" or "reference".

@@ -179,7 +179,7 @@ def test_wrong_input_is_named_before_a_question_is_asked(data, tmp_path, capsys)
             ((*good, "--max-loss", 1), "max-loss needs against"),
             ((*good, "--json", tmp_path / "no" / "out.json"), "there is no folder"),
             ((*good, "--base-url", url), "names a server twice"),
-            (("--data", data, "--base-url", "localhost:1"), "must start with http"),
+            (("--data", data, "--base-url", "localhost:1"), "it must be an address"),
             ((*good, "--against", data), "must be a result of onelaunch evaluate"),
         ]:
             assert run(*arguments) == 2, says
@@ -200,6 +200,49 @@ def test_wrong_input_is_named_before_a_question_is_asked(data, tmp_path, capsys)
         assert "serves a, b: model must say which" in capsys.readouterr().err
     assert run("--data", data, "--base-url", url) == 2  # it is gone
     assert "does not say what it serves" in capsys.readouterr().err
+
+
+def test_equal_accuracy_of_several_runs_is_no_loss(data, tmp_path):
+    """Thirds of a question do not add up to the last bit."""
+    before = tmp_path / "before.json"
+
+    def some(wrong):
+        return lambda body, number: said(f" #### {number_asked(body) + 1 + ((number + wrong) % 3 == 0)}")
+
+    options = ("--data", data, "--runs", 3, "--parallel", 1, "--num-questions", 11)
+    with answering(some(0)) as (url, _):
+        assert run(*options, "--base-url", url, "--json", before) == 0
+    with answering(some(1)) as (url, _):
+        assert run(*options, "--base-url", url, "--against", before, "--max-loss", 0) == 0
+
+
+def test_the_same_answers_may_be_asked_for(data, tmp_path, capsys):
+    before = tmp_path / "before.json"
+    with answering(right) as (url, _):
+        options = ("--data", data, "--base-url", url)
+        assert run(*options, "--same-answers") == 2
+        assert run(*options, "--json", before) == 0
+        assert run(*options, "--against", before, "--same-answers") == 0
+    with answering(lambda body, _: said(f"  #### {number_asked(body) + 1}")) as (url, _):
+        capsys.readouterr()
+        assert (
+            run("--data", data, "--base-url", url, "--against", before, "--max-loss", 0, "--same-answers")
+            == 1
+        )
+        assert "12 of 12 answers are other texts" in capsys.readouterr().err
+
+
+def test_an_answer_of_thousands_of_digits_loses_nothing(data, tmp_path):
+    with answering(lambda *_: said(" #### " + "7" * 5000)) as (url, _):
+        assert run("--data", data, "--base-url", url, "--json", tmp_path / "out.json") == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:abc", "http://[::", "http://127.0.0.1:99999", "http://a..b", "x"]
+)
+def test_a_wrong_address_is_named(data, capsys, url):
+    assert run("--data", data, "--base-url", url, "--model", "m") == 2
+    assert "base-url is" in capsys.readouterr().err
 
 
 def test_an_api_key_is_sent(data, monkeypatch):

@@ -103,6 +103,11 @@ def test_the_json_goes_to_a_file_beside_the_tables(capsys, traces, tmp_path):
     assert status == 2 and "json-file is" in err
 
 
+def test_a_trace_is_not_written_over(capsys, traces):
+    status, _, err = run(capsys, traces[0], "--html", traces[0])
+    assert status == 2 and "must not be written over" in err and traces[0].stat().st_size
+
+
 def test_fewer_launches_may_be_expected(capsys, traces):
     assert run(capsys, *traces, "--expect-fewer")[0] == 0
     status, _, err = run(capsys, *reversed(traces), "--expect-fewer")

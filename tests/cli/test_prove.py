@@ -119,6 +119,32 @@ def test_what_was_gathered_is_kept_until_it_changes(plan, tmp_path, capsys):
     assert "again is 'four': it must be one of one, two, three" in capsys.readouterr().err
 
 
+def test_what_an_interrupted_command_left_is_for_the_same_command_alone(plan, tmp_path):
+    keeps = "import sys, pathlib; p = pathlib.Path(sys.argv[1], 'kept'); " + (
+        "print('found', p.exists()); p.write_text('x'); sys.exit(int(sys.argv[2]))"
+    )
+
+    def kept(name):
+        return (tmp_path / "plan.proof" / "one" / "log.txt").read_text().split()[-1] == name
+
+    def with_status(status):
+        return plan({"Right.": ["one"]}, one=[sys.executable, "-c", keeps, "{folder}", str(status)])
+
+    assert prove(with_status(3)) == 1 and kept("False")
+    assert prove(with_status(3)) == 1 and kept("True"), "it goes on"
+    assert prove(with_status(0)) == 0 and kept("False"), "another command begins anew"
+    assert prove(with_status(0), "--again", "one") == 0 and kept("False")
+
+
+def test_a_file_that_a_command_names_is_part_of_it(plan, tmp_path):
+    data = tmp_path / "data.txt"
+    show = [sys.executable, "-c", "import sys; print('read', open(sys.argv[1]).read())", str(data)]
+    for content in ("first", "second"):
+        data.write_text(content)
+        assert prove(plan({"Right.": ["one"]}, one=show)) == 0
+        assert f"read {content}" in (tmp_path / "plan.proof" / "report.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -162,9 +188,8 @@ def test_evidence_on_one_server_shares_it_unless_it_wants_a_fresh_one(plan, tmp_
 
 def test_a_server_that_is_never_healthy(plan, tmp_path, capsys):
     path, _ = with_server(plan, tmp_path)
-    path.write_text("start_timeout = 0.5\n" + path.read_text().replace('"{port}"', '"{port}", "x"').replace(
-        "[servers.base]", '[servers.base]\nhealth = "/nowhere"'
-    ))  # fmt: skip
+    text = path.read_text().replace("[servers.base]", '[servers.base]\nhealth = "/nowhere"')
+    path.write_text("start_timeout = 0.5\n" + text)
     assert prove(path) == 1
     assert "base: the server was not healthy after 0.5 s" in capsys.readouterr().err
 

@@ -21,6 +21,7 @@ from onelaunch.cli.launches import launches
 from onelaunch.cli.load import load
 from onelaunch.cli.prove import prove
 from onelaunch.cli.serve import serve
+from onelaunch.cli.signals import INTERRUPTED
 from onelaunch.cli.sync_check import sync_check
 from onelaunch.cli.targets import targets
 from onelaunch.cli.verify import verify
@@ -66,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(_say(error, 1))
     except (ValueError, OSError) as error:
         sys.exit(_say(error, 2))
-    except typer.Abort:
-        sys.exit(130)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
     except Exception as error:
         # A wrong option. Its class is Typer's own or click's, by Typer's version; both format themselves.
         if not hasattr(error, "format_message"):

@@ -16,7 +16,7 @@ from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.files import require_writable
 from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
 from onelaunch.proof.ab.plan import read_plan
-from onelaunch.proof.ab.report import EXPECTED, headline, is_as_expected, make_report, markdown
+from onelaunch.proof.ab.report import excludes_slowdown, headline, make_report, markdown
 from onelaunch.proof.ab.run import Comparison, Progress
 from onelaunch.proof.ab.state import State
 from onelaunch.proof.extras import require
@@ -42,8 +42,12 @@ def ab(
             help="Folder for state.json, logs and the report. Default: PLAN.ab, beside the plan.",
         ),
     ] = None,
-    expect: Annotated[
-        str | None, typer.Option(help=f"Fail unless change is so at every point: {', '.join(EXPECTED)}.")
+    expect_faster: Annotated[
+        bool, typer.Option("--expect-faster", help="Fail unless change is found faster at every point.")
+    ] = False,
+    max_slowdown: Annotated[
+        float | None,
+        typer.Option(min=0, help="Fail unless every interval ends below this: how many percent slower."),
     ] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write report.json to this file.")
@@ -54,13 +58,11 @@ def ab(
     Goes on where it was stopped; a finished comparison is shown again.
     """
     require("httpx", "scipy")
-    if expect is not None and expect not in EXPECTED:
-        raise ValueError(f"expect is {expect!r}: it must be one of {', '.join(EXPECTED)}")
     require_writable(json=json_out)
     plan = read_plan(plan_file)
     folder = plan_file.with_suffix(".ab") if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    console = Console(stderr=True)
     with locked(folder):
         state = State(folder / "state.json", plan)
         kept = len(state.points)
@@ -92,8 +94,11 @@ def ab(
         (folder / "report.md").write_text(markdown(report))
     print(markdown(report))
     console.print(f"{folder}: report.md, report.json, logs", markup=False, highlight=False)
-    if expect is not None and not all(is_as_expected(point, expect) for point in report["points"]):
-        raise CheckFailed(f"change is not {expect} at every point: {headline(report)}")
+    points = report["points"]
+    if expect_faster and not all(point["verdict"] == "faster" for point in points):
+        raise CheckFailed(f"change is not found faster at every point: {headline(report)}")
+    if max_slowdown is not None and not all(excludes_slowdown(point, max_slowdown) for point in points):
+        raise CheckFailed(f"change may be more than {max_slowdown:g}% slower: {headline(report)}")
 
 
 def _saved(state: State, comparison: Comparison) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -15,12 +15,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.files import require_writable
+from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
 from onelaunch.proof.acceptance.reading import read_metrics
 from onelaunch.proof.acceptance.result import headline, loss_percent, make_result, markdown, read_result
 from onelaunch.proof.extras import require
+from onelaunch.proof.load.url import check_url
 from onelaunch.proof.processes.command import runnable
+from onelaunch.proof.processes.failure import ProcessFailed
+from onelaunch.proof.processes.process import Process
 
 _POLL_S = 0.1
+_WAIT_S, _STOP_TIMEOUT_S = 3600.0, 30.0
 
 
 def acceptance(
@@ -51,6 +56,7 @@ def acceptance(
         raise ValueError("give either a command after -- or seconds")
     if max_loss is not None and against is None:
         raise ValueError("max-loss needs against, the result to be compared with")
+    check_url("metrics-url", metrics_url)
     require_writable(json=json_out)
     earlier = None if against is None else read_result(against)
     before = read_metrics(metrics_url, model)
@@ -71,12 +77,19 @@ def acceptance(
 
 
 def _run(command: list[str]) -> None:
-    """The command, with this terminal; a Ctrl-C reaches it from there."""
+    """The command, its output where ours goes. Nothing of it outlives an interrupt."""
+    if shutil.which(runnable(command)[0]) is None:
+        raise ValueError(f"{command[0]} can't be run: there is no such program")
+    status = None
     try:
-        status = subprocess.run(runnable(command)).returncode
-    except OSError as error:
-        raise ValueError(f"{command[0]} can't be run: {error.strerror}") from None
-    sys.stdout.flush()
+        with signals_interrupt(), Process(command, None, {}, _STOP_TIMEOUT_S) as process:
+            while status is None:
+                status = process.wait(_WAIT_S)
+    except KeyboardInterrupt:
+        print("onelaunch: stopped: nothing of the command is left running, nothing is kept", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except ProcessFailed as error:
+        raise CheckFailed(str(error)) from None
     if status != 0:
         raise CheckFailed(f"the command ended with status {status}: its acceptance length is not reported")
 

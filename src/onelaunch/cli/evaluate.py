@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.files import require_writable
-from onelaunch.cli.signals import INTERRUPTED
+from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
 from onelaunch.proof.evaluate.client import Asking, served_model
 from onelaunch.proof.evaluate.questions import STOP, read_questions
 from onelaunch.proof.evaluate.report import headline, markdown
@@ -23,6 +23,9 @@ from onelaunch.proof.evaluate.runs import Evaluation, KeptRuns, run_all
 from onelaunch.proof.evaluate.scoring import SCORES
 from onelaunch.proof.extras import require
 from onelaunch.proof.load import RequestFailed
+from onelaunch.proof.load.url import check_url
+
+_ROUNDING = 1e-6  # points: equal means of several runs may differ in their last bit
 
 evaluate = typer.Typer(
     no_args_is_help=True, help="Accuracy of a served model, and what differences are worth."
@@ -61,6 +64,9 @@ def gsm8k(
         Path | None,
         typer.Option(exists=True, dir_okay=False, readable=True, help="An earlier --json to compare with."),
     ] = None,
+    same_answers: Annotated[
+        bool, typer.Option("--same-answers", help="Fail unless every answer is the same text as --against.")
+    ] = False,
     min_accuracy: Annotated[
         float | None, typer.Option(min=0, max=100, help="Fail below this many percent.")
     ] = None,
@@ -79,13 +85,13 @@ def gsm8k(
     require("httpx", "scipy")
     if score not in SCORES:
         raise ValueError(f"score is {score!r}: it must be one of {', '.join(SCORES)}")
-    if max_loss is not None and against is None:
-        raise ValueError("max-loss needs against, the result to be compared with")
+    for name, wanted in (("max-loss", max_loss is not None), ("same-answers", same_answers)):
+        if wanted and against is None:
+            raise ValueError(f"{name} needs against, the result to be compared with")
     require_writable(json=json_out)
     servers = [url.rstrip("/").removesuffix("/v1") for url in base_url]
     for url in servers:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"base-url is {url!r}: it must start with http:// or https://")
+        check_url("base-url", url)
     if len(set(servers)) != len(servers):
         raise ValueError("base-url names a server twice: runs says how often each is asked")
     file = read_questions(data)
@@ -120,9 +126,12 @@ def gsm8k(
     ) as progress:
         bar = progress.add_task("", total=evaluation.count)
         try:
-            made = run_all(
-                evaluation, kept, lambda name, done: progress.update(bar, description=name, completed=done)
-            )
+            with signals_interrupt():
+                made = run_all(
+                    evaluation,
+                    kept,
+                    lambda name, done: progress.update(bar, description=name, completed=done),
+                )
         except RequestFailed as error:
             raise CheckFailed(f"the run failed: {error}; {_kept(kept)}") from None
         except KeyboardInterrupt:
@@ -134,10 +143,13 @@ def gsm8k(
     if json_out is not None:
         json_out.write_text(json.dumps(result) + "\n")
         kept.remove()
+    differ = max((pair["texts_differ"] for pair in result.get("against", {}).get("pairs", ())), default=0)
+    if same_answers and differ:
+        raise CheckFailed(f"{differ} of {evaluation.count} answers are other texts than in {against}")
     percent = 100 * result["accuracy"]
     if min_accuracy is not None and percent < min_accuracy:
         raise CheckFailed(f"accuracy is {percent:.2f}%: it must be at least {min_accuracy:g}%")
-    if max_loss is not None and -100 * result["against"]["delta"] > max_loss:
+    if max_loss is not None and -100 * result["against"]["delta"] > max_loss + _ROUNDING:
         raise CheckFailed(f"more than {max_loss:g} points are lost: {headline(result)}")
 
 

@@ -69,6 +69,9 @@ def launches(
     require_writable(html=html, json_file=json_file)
     if expect_fewer and other is None:
         raise ValueError("expect-fewer needs a second trace")
+    for path in (trace, other):
+        if path is not None and path in (html, json_file):
+            raise ValueError(f"{path} is a trace: it must not be written over")
     if html is not None:
         require("jinja2")
     if annotation is not None:
@@ -89,6 +92,8 @@ def launches(
     else:
         text = report.markdown(counts[0]) if len(counts) == 1 else report.comparison_markdown(*counts)
         sys.stdout.write(text)
+    if expect_fewer and min(one.launches.share for one in counts) < 0.5:
+        raise CheckFailed("launches differ from step to step: no number of them has half of all steps")
     if expect_fewer and counts[1].launches.mode >= counts[0].launches.mode:
         raise CheckFailed(
             f"{counts[1].launches.mode} launches a step in {other}, and {counts[0].launches.mode} in {trace}"

@@ -48,7 +48,7 @@ def load(
         text=text,
         timeout=timeout,
     )
-    console = Console()
+    console = Console(stderr=True)
     with Progress(
         TextColumn("requests"),
         BarColumn(),
@@ -62,7 +62,7 @@ def load(
             result = asyncio.run(run_load(settings, lambda done: progress.update(bar, completed=done)))
         except RequestFailed as error:
             raise CheckFailed(f"{error}: the run has no result") from None
-    _print(console, result)
+    _print(Console(), result)
     if json_out is not None:
         json_out.write_text(json.dumps(result.as_json(), indent=1) + "\n")
 

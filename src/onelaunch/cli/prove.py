@@ -58,7 +58,7 @@ def prove(
             state.forget(name)
         _gather(plan, state, folder)
         repeat = ["onelaunch", "prove", str(plan_file), *(["--out", str(out)] if out is not None else [])]
-        failed = _report(plan, state, folder, shlex.join(repeat), plan_file.absolute().parent)
+        failed = _report(plan, state, folder, shlex.join(repeat))
     if failed:
         raise CheckFailed(f"{len(failed)} of {len(plan.claims)} claims do not hold: {failed[0]}")
 
@@ -95,14 +95,14 @@ def _kept(plan: ProofPlan, state: ProofState) -> str:
     )
 
 
-def _report(plan: ProofPlan, state: ProofState, folder: Path, repeat: str, where: Path) -> list[str]:
+def _report(plan: ProofPlan, state: ProofState, folder: Path, repeat: str) -> list[str]:
     """Write both forms; the claims that do not hold."""
     findings = {name: find(state.gathered[name], folder) for name in plan.evidence}
     pictures = {}
     for name, finding in findings.items():
         if draw(finding.tool, finding.result, folder / f"{name}.png"):
             pictures[name] = f"{name}.png"
-    text = report.markdown(plan, findings, pictures, report.facts(where), repeat)
+    text = report.markdown(plan, findings, pictures, repeat)
     (folder / "report.md").write_text(text)
     (folder / "report.html").write_text(report.page(plan.title, text, folder))
     console = Console()

@@ -41,8 +41,8 @@ _TOPK = (1, 64, 512, 2048)
 # The usual build's kernels: a program of one row, so their constants are the widths alone.
 _REFERENCE_WIDTHS = {"target": (128, 128, True), "draft": (128, 192, False)}
 _REFERENCE_PREFIX = "usual "
-# Attention readers of the engine's presets small and bench, and of DeepSeek's own head: heads, dimension.
-_READER_SHAPES = ((6, 64), (32, 128), (64, 512))
+# Attention readers of the presets small and bench: heads, dimension.
+_READER_SHAPES = ((6, 64), (32, 128))
 _PROCESSES = 2
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from onelaunch.proof.ab.load import Run
-from onelaunch.proof.ab.report import make_report, markdown, sentence
+from onelaunch.proof.ab.report import excludes_slowdown, make_report, markdown, sentence
 from onelaunch.proof.ab.state import Point
 from proof.ab.arena import plan
 
@@ -119,6 +119,22 @@ def test_the_markdown_has_a_row_a_round_the_noise_and_the_commands():
     assert "{port}" in text and "'{port}'" not in text
     widths = {len(line) for line in rows}
     assert len(widths) == 1  # it can be read as it is
+
+
+def test_a_slowdown_is_excluded_by_intervals_and_not_by_noise():
+    def noisy(number, i):
+        return 5000.0 + number + 2 * i + 400 * (-1) ** (number // 2)
+
+    one = plan(rounds=4, concurrency=[1])
+    [close] = make_report(one, points(one, lambda number, i: 5001.0 + number + 2 * i + 0.5 * (number // 2)))[
+        "points"
+    ]
+    assert excludes_slowdown(close, 1) and not excludes_slowdown(close, 0)
+    [wide] = make_report(one, points(one, noisy))["points"]
+    assert wide["verdict"] == "inside the noise" and not excludes_slowdown(wide, 5)
+    two = plan(rounds=2, concurrency=[1])
+    [few] = make_report(two, points(two, faster))["points"]
+    assert not excludes_slowdown(few, 50), "two rounds tell nothing"
 
 
 def test_a_report_is_plain_json():

@@ -119,7 +119,7 @@ def test_one_request_has_percentiles_too():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"base_url": "server:8000"}, "base-url is 'server:8000': it must start with http"),
+        ({"base_url": "server:8000"}, "base-url is 'server:8000': it must be an address"),
         ({"concurrency": 0}, "concurrency is 0: it must be at least 1"),
         ({"requests": 2}, "requests is 2: it must be at least the concurrency, 3"),
         ({"prompt_tokens": 0}, "prompt-tokens is 0"),

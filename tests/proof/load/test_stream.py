@@ -30,7 +30,7 @@ def answer(monkeypatch):
     clock = [10.0]
     monkeypatch.setattr(stream, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
-    def run(*events, done=True, status=200):
+    def run(*events, done=True, status=200, max_tokens=2):
         class Body(httpx.AsyncByteStream):
             async def __aiter__(self):
                 for at, event in events:
@@ -43,7 +43,7 @@ def answer(monkeypatch):
         async def send():
             transport = httpx.MockTransport(lambda _: httpx.Response(status, stream=Body()))
             async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
-                return await stream_completion(client, {})
+                return await stream_completion(client, {"max_tokens": max_tokens})
 
         return asyncio.run(send())
 
@@ -55,6 +55,17 @@ def test_latency_is_the_mean_time_of_the_tokens_after_the_first(answer):
     assert timing.time_to_first_token == 2
     assert timing.inter_token_latency == 2
     assert (timing.output_tokens, timing.chunks) == (3, 3)
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_server_gave_up_is_no_answer(answer, reason):
+    with pytest.raises(RequestFailed, match=f"ended the answer: {reason}"):
+        answer((12, chunk("a")), (13, chunk("b", finish=reason)), (14, usage(2)))
+
+
+def test_an_answer_that_was_cut_short_is_no_answer(answer):
+    with pytest.raises(RequestFailed, match="2 of 128 tokens"):
+        answer((12, chunk("a")), (13, chunk("b", finish="stop")), (14, usage(2)), max_tokens=128)
 
 
 def test_tokens_that_come_in_one_chunk_are_counted_one_by_one(answer):

@@ -63,15 +63,18 @@ def report(tmp_path):
         'title = "<script>alert(1)</script>"',
     )
     findings, pictures = {}, {}
+    made = {name: {"date": "2026-01-01 00:00 UTC", "torch": "2", "commit": name[0]} for name in RESULTS}
     for name, result in RESULTS.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(result))
         command = tuple(plan.evidence[name].command)
-        gathered = Gathered(name, {}, command, name == "launches", "said", 1.0, f"{name}.json", "log.txt")
+        gathered = Gathered(
+            name, {}, command, name == "launches", "said", 1.0, f"{name}.json", "log.txt", made[name]
+        )
         findings[name] = find(gathered, tmp_path)
         if draw(findings[name].tool, findings[name].result, tmp_path / f"{name}.png"):
             pictures[name] = f"{name}.png"
     assert set(pictures) == set(RESULTS)
-    text = markdown(plan, findings, pictures, {"torch": "2", "cuda": None}, "onelaunch prove plan.toml")
+    text = markdown(plan, findings, pictures, "onelaunch prove plan.toml")
     path = tmp_path / "report.html"
     path.write_text(page(plan.title, text, tmp_path))
     return path, text
@@ -84,7 +87,10 @@ def test_the_text_has_claims_numbers_and_pictures(report):
     assert "| `k<int>(long)` " in text and "1 other kernel is launched as often in both" in text
     assert "mean acceptance length 3.500 over 1,000 drafts; before 3.600 (-2.78%)" in text
     assert "![launches](launches.png)" in text
-    assert "- torch: 2" in text and "cuda" not in text
+    assert "- torch: 2" in text
+    # Evidence of two commits: which was gathered with which.
+    assert "**Not all evidence was gathered with the same.**" in text
+    assert "acceptance:\n\n- date: 2026-01-01 00:00 UTC\n- torch: 2\n- commit: a" in text
 
 
 def test_nothing_of_the_page_is_elsewhere_and_nothing_in_it_runs(report):

@@ -62,6 +62,7 @@ def test_a_plan_is_read(tmp_path):
         ('server = "base"', 'server = "bose"', "evidence.one.server is 'bose': it must be base"),
         ("{json:one}", "{json:two}", "evidence.two.command needs 'two': it must be evidence before"),
         ("{folder:one}", "{folder:none}", "evidence.two.command needs 'none'"),
+        ('["compare", ', '["onelaunch", "evaluate", ', "onelaunch evaluate must write its result"),
         ("timeout = 5", "timeout = 0", "evidence.two.timeout is 0"),
         ("timeout = 5", "restart = 1", "evidence.two.restart is 1: it must be true or false"),
         ("[evidence.two]", "[evidence.Two]", "evidence.Two: a name must be"),

@@ -18,7 +18,6 @@ _METRIC_NAMES = {
     "inter_token_latency": "inter-token latency",
     "time_to_first_token": "time to first token",
 }
-EXPECTED = ("faster", "not slower")
 _TOKENS_MAY_DIFFER = 0.01
 
 
@@ -136,10 +135,10 @@ def markdown(report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def is_as_expected(point: Mapping[str, Any], expected: str) -> bool:
-    """Whether change is "faster" at a point, or, for "not slower", not found to be slower."""
-    verdict = point["verdict"]
-    return bool(verdict == "faster" or (expected == "not slower" and verdict == "inside the noise"))
+def excludes_slowdown(point: Mapping[str, Any], percent: float) -> bool:
+    """Whether both intervals of a point end below so much of a slowdown: few or noisy rounds do not."""
+    ends = [point[name] for name in ("t_us", "bootstrap_us")]
+    return all(end is not None and end[1] <= percent / 100 * point["base_us"] for end in ends)
 
 
 def headline(report: Mapping[str, Any]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from onelaunch.proof.ab.load import Run
 from onelaunch.proof.ab.plan import Plan
+from onelaunch.proof.processes.files import write_whole
 
 _FORMAT = 1
 
@@ -59,9 +59,7 @@ class State:
             "plan": self._plan.as_json(),
             "points": [dataclasses.asdict(one) for one in self.points.values()],
         }
-        new = self.path.with_suffix(".new")
-        new.write_text(json.dumps(kept, indent=1) + "\n")
-        os.replace(new, self.path)
+        write_whole(self.path, json.dumps(kept, indent=1) + "\n")
 
 
 def _read(path: Path, plan: Plan) -> list[Point]:

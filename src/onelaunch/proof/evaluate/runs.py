@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from onelaunch.proof.evaluate.client import Answer, Asking, ask_all
 from onelaunch.proof.evaluate.questions import QuestionFile, few_shot_prompts
+from onelaunch.proof.processes.files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,7 @@ class KeptRuns:
         self.runs.append(run)
         if self.path is not None:
             kept = {"settings": self._settings, "runs": [run_as_json(one) for one in self.runs]}
-            new = self.path.with_name(self.path.name + ".new")
-            new.write_text(json.dumps(kept) + "\n")
-            os.replace(new, self.path)
+            write_whole(self.path, json.dumps(kept) + "\n")
 
     def remove(self) -> None:
         """The runs are in the result now."""

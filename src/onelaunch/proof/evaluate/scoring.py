@@ -27,7 +27,7 @@ def extract(text: str, score: str) -> str | None:
         numbers = _FLEXIBLE.findall(text)
         return _normalized(numbers[-1]) if numbers else None
     digits = _DIGITS.findall(text.replace(",", ""))
-    return str(int(digits[-1])) if digits else None
+    return digits[-1].lstrip("0") or "0" if digits else None
 
 
 def is_right(text: str, answer: str, score: str) -> bool:

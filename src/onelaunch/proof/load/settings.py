@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onelaunch.proof.load.url import check_url
+
 FIRST_TOKEN_ID = 16  # the lowest ids are special tokens in many vocabularies
 
 
@@ -40,8 +42,7 @@ class LoadSettings:
     timeout: float = 300.0
 
     def __post_init__(self) -> None:
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ValueError(f"base-url is {self.base_url!r}: it must start with http:// or https://")
+        check_url("base-url", self.base_url)
         for name, least in (("concurrency", 1), ("prompt_tokens", 1), ("max_tokens", 2), ("seed", 0)):
             value = getattr(self, name)
             if value < least:

@@ -36,11 +36,11 @@ async def stream_completion(client: httpx.AsyncClient, body: Mapping[str, Any]) 
 
     Raises:
         RequestFailed: no connection, a status other than 200, an error inside the stream, a stream that ends
-            before its end, or an answer of fewer than two tokens.
+            before its end, or an answer of fewer tokens than ``max_tokens``, or than two.
     """
     import httpx
 
-    progress = _Progress()
+    progress = _Progress(body["max_tokens"])
     start = time.perf_counter()
     try:
         async with client.stream("POST", "/v1/completions", json=body) as response:
@@ -68,7 +68,8 @@ async def _events(response: httpx.Response) -> AsyncIterator[tuple[float, str]]:
 class _Progress:
     """What a stream has told so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
         self._first: float | None = None
         self._last = 0.0
         self._chunks = 0
@@ -92,7 +93,10 @@ class _Progress:
             raise RequestFailed(f"an event that is no completion chunk: {data[:300]}") from error
 
     def _add_choice(self, now: float, choice: Mapping[str, Any]) -> None:
-        if choice.get("finish_reason") is not None:
+        reason = choice.get("finish_reason")
+        if reason in ("abort", "error"):
+            raise RequestFailed(f"the server ended the answer: {reason}")
+        if reason is not None:
             self._finished = True
         # A token may have no text yet, and a last chunk no token: ids tell, where a server sends them.
         token_ids = choice.get("token_ids")
@@ -113,6 +117,10 @@ class _Progress:
         tokens = self._usage if self._usage is not None else self._token_ids
         if not tokens:
             raise RequestFailed("the server says neither usage nor token_ids: its tokens can't be counted")
+        if tokens < self._max_tokens:
+            raise RequestFailed(
+                f"the answer has {tokens} of {self._max_tokens} tokens: cut off, or ignore_eos is not served"
+            )
         if self._first is None or self._chunks < 2 or tokens < 2:
             raise RequestFailed(
                 f"{tokens} tokens in {self._chunks} chunks: an inter-token latency needs at least 2 chunks"

@@ -23,7 +23,7 @@ class Process:
 
     Args:
         command: its words; no shell. ``onelaunch`` is this installation's.
-        log: gets its output and errors.
+        log: gets its output and errors; None leaves them where ours go.
         env: additions to this process's environment.
         stop_timeout: seconds for SIGINT, and again for SIGTERM, before SIGKILL.
 
@@ -32,9 +32,12 @@ class Process:
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, env: Mapping[str, str], stop_timeout: float
+        self, command: Sequence[str], log: Path | None, env: Mapping[str, str], stop_timeout: float
     ) -> None:
-        self.log = log
+        self.log = Path(os.devnull) if log is None else log
+        if log is None:
+            self._start(command, env, stop_timeout, None, None)
+            return
         with log.open("wb") as output:
             self._start(command, env, stop_timeout, output, subprocess.STDOUT)
 

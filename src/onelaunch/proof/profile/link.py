@@ -29,6 +29,8 @@ class GraphLaunches:
     signature: Ints
     """The same for launches of the same kernels."""
     device_us: Floats
+    is_early: NDArray[np.bool_]
+    """Launched before the trace began."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,8 @@ def link(trace: Trace) -> Links:
     ids = calls.correlation[calls.correlation > 0]
     is_early = ~found & (gpu.correlation > 0) & (gpu.correlation < ids.min(initial=2**62))
     is_early &= len(ids) > 0
-    return Links(call, is_node, at, outer, is_early, _graph_launches(trace, call, is_node, outer))
+    graphs = _graph_launches(trace, call, is_node, outer, is_early)
+    return Links(call, is_node, at, outer, is_early, graphs)
 
 
 def _outer_calls(trace: Trace) -> Ints:
@@ -120,7 +123,9 @@ def _latest_call(trace: Trace, wanted: NDArray[np.bool_]) -> Ints:
     return found
 
 
-def _graph_launches(trace: Trace, call: Ints, is_node: NDArray[np.bool_], outer: Ints) -> GraphLaunches:
+def _graph_launches(
+    trace: Trace, call: Ints, is_node: NDArray[np.bool_], outer: Ints, event_is_early: NDArray[np.bool_]
+) -> GraphLaunches:
     calls, gpu = trace.calls, trace.gpu
     is_outer = outer == np.arange(len(outer))
     launched = np.flatnonzero((calls.kind == Call.GRAPH_LAUNCH) & is_outer)
@@ -133,6 +138,7 @@ def _graph_launches(trace: Trace, call: Ints, is_node: NDArray[np.bool_], outer:
     count, orphan = len(group_of), len(launched)
     gpu_at, device_us = np.full(count, np.nan), np.bincount(groups, gpu.duration[nodes], count)
     device, signature = np.full(count, NONE, np.int64), np.zeros(count, np.int64)
+    is_early = np.zeros(count, bool)
     order = np.lexsort((gpu.name[nodes], groups))
     edges = np.searchsorted(groups[order], np.arange(count + 1))
     for group in range(count):  # names sorted: streams of a graph may swap between launches
@@ -140,9 +146,10 @@ def _graph_launches(trace: Trace, call: Ints, is_node: NDArray[np.bool_], outer:
         if len(members):
             gpu_at[group], device[group] = gpu.at[members].min(), gpu.device[members[0]]
             signature[group] = hash(gpu.name[members].tobytes())
+            is_early[group] = event_is_early[members[0]]
     at, end = gpu_at.copy(), gpu_at.copy()
     at[:orphan], end[:orphan] = calls.at[launched], calls.at[launched] + calls.duration[launched]
     of_call = np.concatenate([launched, np.full(count - orphan, NONE, np.int64)])
-    columns = (at, end, gpu_at, of_call, device, signature, device_us)
+    columns = (at, end, gpu_at, of_call, device, signature, device_us, is_early)
     by_time = np.argsort(at, kind="stable")
     return GraphLaunches(*(column[by_time] for column in columns))  # type: ignore[arg-type]

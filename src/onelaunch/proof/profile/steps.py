@@ -57,6 +57,8 @@ class Steps:
         device = (self.gpu or self.host or _EMPTY).find(graphs.gpu_at[rows])
         if self.host is None:
             return device
+        if self.gpu is None:
+            device[graphs.is_early[rows]] = NONE
         return np.where(graphs.call[rows] != NONE, self.host.find(graphs.at[rows]), device)
 
 
@@ -76,6 +78,7 @@ def find_steps(trace: Trace, links: Links, device: int, graphs: Ints, annotation
     chosen = choose(trace, annotation)
     if chosen is not None:
         return _annotated(trace, links, device, chosen)
+    graphs = graphs[~links.graphs.is_early[graphs]]
     if annotation is None and len(graphs) >= 2:
         return _between_graphs(trace, links, device, graphs)
     seen = list(dict.fromkeys(trace.names[i] for i in trace.annotations.name))

@@ -11,6 +11,9 @@ from typing import Any
 
 from onelaunch.proof.toml_table import Table
 
+MEASURING = (
+    "verify", "bench", "targets", "launches", "ab", "load", "evaluate", "acceptance", "sync-check", "generate"
+)  # fmt: skip
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _EARLIER = re.compile(r"\{(?:json|folder):([^{}]*)\}")
 _OF_SERVER = re.compile(r"\{(?:base_url|port)\}")
@@ -186,6 +189,11 @@ def _evidence(
     table.end()
     if server is None and any(_OF_SERVER.search(word) for word in evidence.command):
         raise ValueError(f"{table.key('command')} names a server's URL: {table.key('server')} must say which")
+    command = evidence.command
+    tool = command[1] if command[0] == "onelaunch" and len(command) > 1 else None
+    if tool in MEASURING and not any("{json}" in word for word in command):
+        # Their status alone does not tell a claim that fails from a measurement that broke.
+        raise ValueError(f"{table.key('command')} has no {{json}}: onelaunch {tool} must write its result")
     for other in evidence.needs():
         if other not in earlier:
             raise ValueError(f"{table.key('command')} needs {other!r}: it must be evidence before this one")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
 from onelaunch.proof.prove.findings import Finding
 from onelaunch.proof.prove.plan import ProofPlan
 
+_OF_EACH = ("date", "server", "server version")  # of facts, what differs by itself from piece to piece
 _IMAGE = re.compile(r'src="([^":]+\.png)"')
 
 
@@ -26,7 +25,6 @@ def markdown(
     plan: ProofPlan,
     findings: Mapping[str, Finding],
     pictures: Mapping[str, str],
-    facts: Mapping[str, str | None],
     repeat: str,
 ) -> str:
     """The whole report.
@@ -34,7 +32,6 @@ def markdown(
     Args:
         findings: by name, in the plan's order.
         pictures: file of each finding that is drawn, relative to the report.
-        facts: of the machine; None is left out.
         repeat: the command that gathers all of this again.
     """
     lines = [f"# {plan.title}", ""]
@@ -51,21 +48,20 @@ def markdown(
     lines += ["", "## Evidence", ""]
     for finding in findings.values():
         lines += _evidence(plan, finding, pictures.get(finding.gathered.name))
-    lines += ["## Made with", ""]
-    lines += [f"- {name}: {value}" for name, value in facts.items() if value is not None]
-    lines += ["", "## Again", "", "```sh", repeat, "```", "", "```toml", plan.text.strip(), "```"]
+    lines += _made_with(findings)
+    fence = _fence(plan.text)
+    lines += ["## Again", "", "```sh", repeat, "```", "", f"{fence}toml", plan.text.strip(), fence]
     return "\n".join(lines) + "\n"
 
 
 def _evidence(plan: ProofPlan, finding: Finding, picture: str | None) -> list[str]:
     gathered = finding.gathered
     evidence = plan.evidence[gathered.name]
-    lines = [f"### {gathered.name}", "", f"{finding.says}.", ""]
-    lines += ["```sh"]
+    lines = [f"### {gathered.name}", "", f"{finding.says}.", "", "```sh"]
     if evidence.server is not None:
-        server = plan.servers[evidence.server]
-        lines += [f"# on {evidence.server}", _shell(server.command, server.env)]
-    lines += [_shell(evidence.command, evidence.env), "```", ""]
+        started = _settings(plan.servers[evidence.server].env) + gathered.facts["server"]
+        lines += [f"# on {evidence.server}", started]
+    lines += [_settings(evidence.env) + shlex.join(gathered.command), "```", ""]
     lines += [f"{gathered.seconds:,.0f} s. Log: `{gathered.log}`.", ""]
     if picture is not None:
         lines += [f"![{gathered.name}]({picture})", ""]
@@ -74,10 +70,35 @@ def _evidence(plan: ProofPlan, finding: Finding, picture: str | None) -> list[st
     return lines
 
 
-def _shell(words: tuple[str, ...], env: Mapping[str, str]) -> str:
-    """As a shell takes it, but for placeholders."""
-    settings = [f"{name}={shlex.quote(value)}" for name, value in env.items()]
-    return re.sub(r"'(\{[a-z_:-]+\})'", r"\1", " ".join([*settings, shlex.join(words)]))
+def _settings(env: Mapping[str, str]) -> str:
+    return "".join(f"{name}={shlex.quote(value)} " for name, value in env.items())
+
+
+def _made_with(findings: Mapping[str, Finding]) -> list[str]:
+    """What all evidence was gathered with; or, where that changed in between, which with what."""
+    made: dict[tuple[tuple[str, str], ...], list[Finding]] = {}
+    for finding in findings.values():
+        same = tuple((k, v) for k, v in finding.gathered.facts.items() if k not in _OF_EACH)
+        made.setdefault(same, []).append(finding)
+    lines = ["## Made with", ""]
+    if len(made) > 1:
+        lines += ["**Not all evidence was gathered with the same.**", ""]
+    for same, members in made.items():
+        if len(made) > 1:
+            lines += [f"{', '.join(one.gathered.name for one in members)}:", ""]
+        dates = sorted(one.gathered.facts["date"] for one in members)
+        lines += [f"- date: {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")]
+        lines += [f"- {name}: {value}" for name, value in same]
+        told = dict.fromkeys(one.gathered.facts.get("server version") for one in members)
+        lines += [f"- server version: {version}" for version in told if version is not None]
+        lines.append("")
+    return lines
+
+
+def _fence(text: str) -> str:
+    """Longer than any in ``text``."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return "`" * max(3, longest + 1)
 
 
 def page(title: str, text: str, folder: Path) -> str:
@@ -89,36 +110,14 @@ def page(title: str, text: str, folder: Path) -> str:
     # Its links go to the headings of evidence, which have no ids in CommonMark.
     body = re.sub(r"<h3>([a-z0-9-]+)</h3>", r'<h3 id="\1">\1</h3>', body)
     body = re.sub(r"(<table>.*?</table>)", r'<div class="wide">\1</div>', body, flags=re.DOTALL)
-    body = _IMAGE.sub(lambda match: f'src="{_data_uri(folder / match[1])}"', body)
+    body = _IMAGE.sub(lambda match: _with_data(match, folder), body)
     template = resources.files("onelaunch.proof.prove").joinpath("page.html").read_text()
     return Environment(autoescape=True).from_string(template).render(title=title, body=body)
 
 
-def _data_uri(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
-
-
-def facts(where: Path) -> dict[str, str | None]:
-    """Of this machine and of the working tree at ``where``."""
-    from onelaunch.machine import device_name, versions
-    from onelaunch.platform import detect
-
-    platform = detect()
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "device": f"{device_name(platform)} ({platform})",
-        **versions(platform),
-        "commit": _commit(where),
-    }
-
-
-def _commit(where: Path) -> str | None:
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(where), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "--short=12", "HEAD") + (", with uncommitted changes" if changed else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
+def _with_data(match: re.Match[str], folder: Path) -> str:
+    """A picture of the report inside the page; another's address, of the plan's summary, as it is."""
+    path = folder / match[1]
+    if not path.is_file():
+        return match[0]
+    return f'src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"'

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from onelaunch.proof.processes.command import fill
 from onelaunch.proof.processes.failure import last_line, naming
+from onelaunch.proof.processes.files import write_whole
 from onelaunch.proof.processes.process import Process
 from onelaunch.proof.processes.server import Server
+from onelaunch.proof.prove.facts import facts
 from onelaunch.proof.prove.plan import Evidence, ProofPlan
 from onelaunch.proof.prove.state import Gathered, ProofState
 
@@ -50,8 +55,7 @@ class Gathering:
             self._stop_server()
 
     def _gather(self, evidence: Evidence) -> Gathered:
-        folder = self._folder / evidence.name
-        folder.mkdir(exist_ok=True)
+        folder = self._fresh_or_interrupted(evidence)
         log, result = folder / "log.txt", folder / "result.json"
         result.unlink(missing_ok=True)  # one of an earlier attempt must not be taken for this one's
         values: dict[str, object] = {"json": result, "folder": folder}
@@ -83,7 +87,22 @@ class Gathering:
             seconds=time.monotonic() - start,
             result=str(result.relative_to(self._folder)) if wrote else None,
             log=str(log.relative_to(self._folder)),
+            facts=facts(Path.cwd()) | self._server_facts(),
         )
+
+    def _fresh_or_interrupted(self, evidence: Evidence) -> Path:
+        """The evidence's folder: with what an interrupted command left, if it was this very one, else empty.
+
+        Tools go on from what they find there, whatever it was measured on.
+        """
+        folder = self._folder / evidence.name
+        made_with = json.dumps(self._state.made_with(evidence))
+        note = folder / "made_with.json"
+        if not note.exists() or note.read_text() != made_with:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            write_whole(note, made_with)
+        return folder
 
     def _wait(self, evidence: Evidence, process: Process) -> int:
         deadline = time.monotonic() + evidence.timeout
@@ -113,6 +132,21 @@ class Gathering:
             stop_timeout=self._plan.stop_timeout,
         )
         self._server.wait_until_healthy(self._plan.start_timeout)
+
+    def _server_facts(self) -> dict[str, str]:
+        """What the server says of its version, and how it was started."""
+        if self._server is None or self._server_name is None:
+            return {}
+        import httpx
+
+        plan = self._plan.servers[self._server_name]
+        found = {"server": shlex.join(fill(plan.command, port=self._plan.port))}
+        try:
+            url = f"{self._server.base_url}/version"
+            found["server version"] = str(httpx.get(url, timeout=5.0, trust_env=False).json()["version"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            pass
+        return found
 
     def _stop_server(self) -> None:
         if self._server is not None:

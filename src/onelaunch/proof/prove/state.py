@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
-import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onelaunch.proof.processes.files import write_whole
 from onelaunch.proof.prove.plan import Evidence, ProofPlan
 
 _FORMAT = 1
@@ -19,13 +21,14 @@ class Gathered:
     """A piece of evidence that ran to its end.
 
     Attributes:
-        made_with: its part of the plan, and its server's.
+        made_with: its part of the plan, its server's, and the files that its command names.
         command: as it was run, placeholders filled in.
         holds: whether its exit status was 0.
         said: the last line of its log.
         seconds: wall time.
         result: its JSON file, relative to the plan's folder, if it wrote one.
         log: likewise.
+        facts: the machine, the versions and the commit that it was gathered with.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Gathered:
     seconds: float
     result: str | None
     log: str
+    facts: dict[str, str]
 
 
 class ProofState:
@@ -63,13 +67,12 @@ class ProofState:
         """Keep a piece of evidence."""
         self.gathered[gathered.name] = gathered
         kept = {"format": _FORMAT, "gathered": [dataclasses.asdict(one) for one in self.gathered.values()]}
-        new = self.path.with_suffix(".new")
-        new.write_text(json.dumps(kept, indent=1) + "\n")
-        os.replace(new, self.path)
+        write_whole(self.path, json.dumps(kept, indent=1) + "\n")
 
     def forget(self, name: str) -> None:
-        """Gather ``name`` again, and all evidence that reads its result."""
+        """Gather ``name`` again from nothing, and all evidence that reads its result."""
         self.gathered.pop(name, None)
+        shutil.rmtree(self.path.parent / name, ignore_errors=True)
         for evidence in self._plan.evidence.values():
             if name in evidence.needs():
                 self.forget(evidence.name)
@@ -77,7 +80,13 @@ class ProofState:
     def made_with(self, evidence: Evidence) -> dict[str, Any]:
         """What decides a piece of evidence."""
         server = None if evidence.server is None else self._plan.servers[evidence.server]
-        made = {**evidence.as_json(), "server": None if server is None else dataclasses.asdict(server)}
+        # A plan or a data file that a command names is part of what it measures.
+        named = (*evidence.command, *(() if server is None else server.command))
+        made = {
+            **evidence.as_json(),
+            "server": None if server is None else dataclasses.asdict(server),
+            "files": {word: _sha256(Path(word)) for word in named if _is_file(word)},
+        }
         return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
     def _is_current(self, evidence: Evidence) -> bool:
@@ -88,6 +97,18 @@ class ProofState:
             and (kept.result is None or (self.path.parent / kept.result).exists())
             and all(name in self.gathered for name in evidence.needs())
         )
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL: no file's
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(path: Path) -> list[Gathered]:

@@ -110,14 +110,11 @@ def read(folder: Path, asked_at: float, now: float, step: str | None, warmup_ste
     for path in sorted(folder.glob("*.jsonl")):
         pid = int(path.stem.partition("-")[0])
         warm = warm_at(pid, marks, asked_at)
-        lines = list(_lines(path))
-        stacks = {
-            line["stack"]: (line["what"], tuple(Frame(*frame) for frame in line["frames"]))
-            for line in lines
-            if "stack" in line
-        }
-        for line in lines:
-            if "device" in line:
+        stacks: dict[int, tuple[str, tuple[Frame, ...]]] = {}
+        for line in _lines(path):
+            if "stack" in line:  # before the first synchronisation that has it
+                stacks[line["stack"]] = line["what"], tuple(Frame(*frame) for frame in line["frames"])
+            elif "device" in line:
                 result.devices[pid] = line["device"]
                 result.warm |= warm <= now
             elif "failed" in line:
@@ -139,8 +136,9 @@ def read(folder: Path, asked_at: float, now: float, step: str | None, warmup_ste
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:  # the process was killed while it wrote its last
-            continue
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                yield json.loads(line)
+            except ValueError:  # the process was killed while it wrote its last
+                continue
