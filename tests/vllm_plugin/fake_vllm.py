@@ -6,6 +6,7 @@ For the plug-in's own logic where vLLM is not installed. What vLLM itself does i
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sys
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -87,16 +88,18 @@ class DeepseekSparseSWAMetadata:
 
 
 class DeepseekSparseSWAMetadataBuilder:
-    def __init__(self):
+    supports_draft_decode_metadata_update = True
+
+    def __init__(self, max_tokens=MAX_TOKENS):
         def zeros(*shape, dtype=torch.int32):
             return torch.zeros(shape, dtype=dtype, device=DEVICE)
 
         self.device = DEVICE
         self.decode_threshold, self.window_size, self.block_size = 4, WINDOW, BLOCK_SIZE
-        self.is_dspark, self.noncausal_index_width, self._max_tokens = True, 64, MAX_TOKENS
-        self.no_replay_start, self.token_to_req_indices = zeros(MAX_REQUESTS), zeros(MAX_TOKENS)
-        self.is_valid_token, self.decode_swa_lens = zeros(MAX_TOKENS, dtype=torch.bool), zeros(MAX_TOKENS)
-        self.decode_swa_indices = zeros(MAX_TOKENS, 1, WINDOW)
+        self.is_dspark, self.noncausal_index_width, self._max_tokens = True, 64, max_tokens
+        self.no_replay_start, self.token_to_req_indices = zeros(MAX_REQUESTS), zeros(max_tokens)
+        self.is_valid_token, self.decode_swa_lens = zeros(max_tokens, dtype=torch.bool), zeros(max_tokens)
+        self.decode_swa_indices = zeros(max_tokens, 1, WINDOW)
         self.decode_swa_indices_noncausal = None
 
     def build(self, common_prefix_len, common_attn_metadata, fast_build=False, replay_start=None):
@@ -134,8 +137,10 @@ class DeepseekSparseSWAMetadataBuilder:
             self.is_valid_token, self.decode_swa_indices, self.decode_swa_lens, None, None, None
         )
         group = WindowGroup("fake", WINDOW, BLOCK_SIZE, ragged=False)
-        batch = DecodeBatch(query_start_loc, seq_lens, slot_mapping.shape[0])
-        reference.build_group(group, GroupInputs(block_table, slot_mapping), batch, token_map, buffers)
+        rows = token_map.shape[0]
+        batch = DecodeBatch(query_start_loc, seq_lens, rows)
+        reference.build_group(group, GroupInputs(block_table, slot_mapping[:rows]), batch, token_map, buffers)
+        torch.ge(slot_mapping, 0, out=self.is_valid_token[: slot_mapping.shape[0]])
 
 
 def build_attn_metadata(
@@ -204,6 +209,33 @@ _MODULES = {
     SPECULATOR: (DraftModelSpeculator,),
 }
 
+# What is patched, beside build_attn_metadata, and as it was.
+PATCHED = [
+    (DeepseekSparseSWAMetadataBuilder, "build"),
+    (DeepseekSparseSWAMetadataBuilder, "update_draft_decode_metadata"),
+    (DraftModelSpeculator, "_update_draft_decode_metadata"),
+]
+OWN = [vars(holder)[name] for holder, name in PATCHED]
+
+
+def functions() -> list[object]:
+    """All that is patched, as it is now."""
+    module = sys.modules[ATTN_UTILS]
+    return [*(vars(holder)[name] for holder, name in PATCHED), module.build_attn_metadata]
+
+
+def values(built) -> list[object]:
+    """All that a build returned, tensors as lists."""
+    return [
+        value.tolist() if isinstance(value, torch.Tensor) else value
+        for metadata in built.values()
+        for value in (getattr(metadata, f.name) for f in dataclasses.fields(metadata))
+    ]
+
+
+def warnings(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
 
 def modules(version: str = "0.33.0") -> dict[str, ModuleType]:
     """The modules by name, to be put into ``sys.modules``."""
@@ -218,10 +250,10 @@ def modules(version: str = "0.33.0") -> dict[str, ModuleType]:
 
 
 class Engine:
-    """Two window groups, and a batch of requests with 3, 1 and no rows."""
+    """Window groups, and a batch of requests with 3, 1 and no rows."""
 
-    def __init__(self) -> None:
-        self.builders = [DeepseekSparseSWAMetadataBuilder() for _ in range(2)]
+    def __init__(self, groups: int = 2, max_tokens: int = MAX_TOKENS) -> None:
+        self.builders = [DeepseekSparseSWAMetadataBuilder(max_tokens) for _ in range(groups)]
         self.attn_groups = [
             [
                 SimpleNamespace(
@@ -235,16 +267,24 @@ class Engine:
         self.query_start_loc = torch.tensor([0, 3, 4, 4], dtype=torch.int32, device=DEVICE)
         self.seq_lens = torch.tensor([40, 9, 0], dtype=torch.int32, device=DEVICE)
         blocks = torch.arange(1, 13, dtype=torch.int32, device=DEVICE).reshape(3, 4)
-        self.block_tables = [blocks + 100 * i for i in range(2)]
-        self.slot_mappings = torch.tensor([[5, 6, 7, 9, -1], [5, -1, 7, 9, -1]], device=DEVICE)
+        self.block_tables = [blocks + 100 * i for i in range(groups)]
+        slots = [[5, 6, 7, 9, -1], [5, -1, 7, 9, -1]] * groups
+        self.slot_mappings = torch.tensor(slots[:groups], device=DEVICE)
         self.query_start_loc_cpu = self.query_start_loc.cpu()
+        self.num_tokens = 5
+
+    def pad(self, slots: int, rows: int) -> None:
+        """Batches of so many slots from here on, and of ``rows``: the rest pads the slots alone."""
+        padding = self.slot_mappings.new_full((len(self.builders), slots), -1)
+        padding[:, :4] = self.slot_mappings[:, :4]
+        self.slot_mappings, self.num_tokens = padding, rows
 
     def build(self):
         """Each group's metadata, by whatever ``build_attn_metadata`` is now."""
         return sys.modules[ATTN_UTILS].build_attn_metadata(
             attn_groups=self.attn_groups,
             num_reqs=3,
-            num_tokens=5,
+            num_tokens=self.num_tokens,
             query_start_loc_gpu=self.query_start_loc,
             query_start_loc_cpu=self.query_start_loc_cpu,
             max_query_len=3,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import sys
@@ -17,58 +16,11 @@ from onelaunch.builder import StepBuilder
 from onelaunch.cli import main
 from onelaunch.launches import counting
 from onelaunch.platform import Platform
-from onelaunch.vllm_plugin import counters, guard, imports, patches, settings, supported
-from onelaunch.vllm_plugin.plan import forget_plans
+from onelaunch.vllm_plugin import imports, patches, settings, supported
 from vllm_plugin import fake_vllm
+from vllm_plugin.fake_vllm import functions, values, warnings
 
-FUNCTIONS = [
-    (fake_vllm.DeepseekSparseSWAMetadataBuilder, "build"),
-    (fake_vllm.DeepseekSparseSWAMetadataBuilder, "update_draft_decode_metadata"),
-    (fake_vllm.DraftModelSpeculator, "_update_draft_decode_metadata"),
-]
-VLLM_OWN = [vars(holder)[name] for holder, name in FUNCTIONS]
-
-
-def functions() -> list[object]:
-    module = sys.modules[fake_vllm.ATTN_UTILS]
-    return [*(vars(holder)[name] for holder, name in FUNCTIONS), module.build_attn_metadata]
-
-
-@pytest.fixture(autouse=True)
-def vllm(monkeypatch, tmp_path):
-    """The stand-in, and a plug-in that has seen nothing; both gone afterwards."""
-    for name in [name for name in sys.modules if name.split(".")[0] == "vllm"]:
-        monkeypatch.delitem(sys.modules, name)
-    modules = fake_vllm.modules()
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delenv("ONELAUNCH", raising=False)
-    monkeypatch.setenv("ONELAUNCH_VERIFY_BUILDS", "2")
-    monkeypatch.setenv("ONELAUNCH_CASE_DIR", str(tmp_path))
-    counters.counts.clear()
-    yield modules
-    patches.remove()
-    guard.rearm()
-    forget_plans()
-    assert [vars(holder)[name] for holder, name in FUNCTIONS] == VLLM_OWN
-
-
-@pytest.fixture
-def on(monkeypatch):
-    monkeypatch.setenv("ONELAUNCH", "1")
-
-
-def warnings(caplog) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-
-
-def values(built) -> list[object]:
-    """All that a build returned, tensors as lists."""
-    return [
-        value.tolist() if isinstance(value, torch.Tensor) else value
-        for metadata in built.values()
-        for value in (getattr(metadata, f.name) for f in dataclasses.fields(metadata))
-    ]
+pytestmark = pytest.mark.usefixtures("vllm")
 
 
 @pytest.mark.parametrize("flag", [None, "0", ""])
@@ -305,18 +257,6 @@ def test_a_setting_that_is_no_number_leaves_the_builds_to_vllm(on, monkeypatch, 
     assert plugin.status().disarmed is None
     (line,) = warnings(caplog)
     assert "ONELAUNCH_VERIFY_BUILDS is 'many'" in line
-
-
-def test_a_builder_that_gets_other_buffers_gets_another_plan(on):
-    engine = fake_vllm.Engine()
-    plugin.register()
-    for _ in range(3):
-        expected = values(engine.build())
-    kernel_builds = plugin.status().counts["kernel"]
-    engine.builders[1].decode_swa_lens = torch.zeros(fake_vllm.MAX_TOKENS, dtype=torch.int32, device=DEVICE)
-    assert values(engine.build()) == expected
-    assert plugin.status().counts["kernel"] == kernel_builds  # proven anew, from the start
-    assert plugin.status().disarmed is None
 
 
 def test_padding_alone_arms_after_eight_times_as_many_batches(on):

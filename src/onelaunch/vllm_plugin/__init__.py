@@ -15,7 +15,10 @@ docs/vllm.md has the whole on one page.
 
 from __future__ import annotations
 
+import functools
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 from onelaunch.vllm_plugin import settings, supported
 
@@ -41,10 +44,12 @@ class Status:
 def register() -> None:
     """Patch vLLM, if the flag is on and the version supported. Does nothing the second time."""
     if not settings.requested():
+        if not settings.decided():
+            _ask_again()
         return
     # Not at the top: with the flag off the plug-in costs no import.
     from onelaunch.vllm_plugin import patches
-    from onelaunch.vllm_plugin.guard import logger
+    from onelaunch.vllm_plugin.log import warn_once
 
     if patches.installed():
         return
@@ -53,9 +58,29 @@ def register() -> None:
 
         supported.require_version(vllm.__version__)
     except (ImportError, supported.Unsupported) as problem:
-        logger.warning("onelaunch patches nothing: %s", problem)
+        warn_once(f"onelaunch patches nothing: {problem}")
         return
     patches.install()
+
+
+def _ask_again() -> None:
+    """Have vLLM's later loads of plug-ins come here too.
+
+    Its first may be before there is a configuration, as when the command line is parsed, and makes all later
+    ones of the process and its forks do nothing.
+    """
+    plugins: Any = sys.modules.get("vllm.plugins")
+    usual = getattr(plugins, "load_general_plugins", None)
+    if usual is None or getattr(usual, "asks_onelaunch", False):
+        return
+
+    @functools.wraps(usual)
+    def load_general_plugins() -> None:
+        usual()
+        register()
+
+    load_general_plugins.asks_onelaunch = True  # type: ignore[attr-defined]
+    plugins.load_general_plugins = load_general_plugins
 
 
 def status() -> Status:

@@ -7,7 +7,7 @@ import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from onelaunch.vllm_plugin import guard, patches, settings, supported
+from onelaunch.vllm_plugin import log, patches, settings, supported
 
 
 def findings(vendor: str) -> dict[str, Any]:
@@ -22,6 +22,7 @@ def findings(vendor: str) -> dict[str, Any]:
         "reason": "vLLM is not installed",
         "flag": settings.requested(),
         "would patch": [],
+        "not checked": [],
     }
     try:
         found["version"] = version("vllm")
@@ -31,21 +32,36 @@ def findings(vendor: str) -> dict[str, Any]:
     except supported.Unsupported as problem:
         return {**found, "reason": str(problem)}
     said = _Said()
-    guard.logger.addHandler(said)
+    log.forget()
+    log.logger.addHandler(said)
     try:
         patches.install()
         for name in patches.HOOKS:
-            if name == patches.SPARSE_SWA or (".amd." in name and vendor == "amd"):
-                importlib.import_module(name)
+            if not _is_of_another(name, vendor):
+                found["not checked"] += _import(name)
         found["would patch"] = patches.patched()
         found["supported"] = patches.installed()
-        found["reason"] = " ".join(said.lines) or f"vLLM {supported.VERSIONS} is supported"
-    except Exception as error:  # vLLM itself may be broken here: that is a finding
-        found["reason"] = f"vLLM's builders can't be imported: {type(error).__name__}: {error}"
+        reasons = said.lines or [f"vLLM {supported.VERSIONS} is supported"]
+        reasons += [f"Not checked, as it can't be imported here: {name}." for name in found["not checked"]]
+        found["reason"] = " ".join(reasons)
     finally:
         patches.remove()
-        guard.logger.removeHandler(said)
+        log.logger.removeHandler(said)
     return found
+
+
+def _is_of_another(module: str, vendor: str) -> bool:
+    """Whether only another vendor's processes import a module."""
+    return any(f".{other}." in module and other != vendor for other in ("amd", "nvidia"))
+
+
+def _import(module: str) -> list[str]:
+    """The module, if it can't be imported, and why: vLLM itself may be broken here, and that is a finding."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        return [f"{module}: {type(error).__name__}: {error}"]
+    return []
 
 
 class _Said(logging.Handler):

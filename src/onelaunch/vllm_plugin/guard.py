@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +11,12 @@ import torch
 from onelaunch.proof.case_file import AnyCase, write
 from onelaunch.proof.cases import Case
 from onelaunch.proof.compare import Mismatch
-from onelaunch.vllm_plugin import counters, settings
-
-# A child of vLLM's logger, so that the lines look and go where vLLM's do.
-logger = logging.getLogger("vllm.onelaunch")
+from onelaunch.vllm_plugin import counters, log, settings
 
 _SHRINK_SECONDS = 15.0  # the engine waits meanwhile
 
 _reason: str | None = None
-_said: set[str] = set()
+_recorded = False
 
 
 def disarmed() -> str | None:
@@ -30,16 +26,20 @@ def disarmed() -> str | None:
 
 def rearm() -> None:
     """Forget an earlier disarm: for tests."""
-    global _reason
-    _reason = None
-    _said.clear()
+    global _reason, _recorded
+    _reason, _recorded = None, False
+    log.forget()
+
+
+def recorded() -> None:
+    """A launch goes into a CUDA graph, which no disarm can take it out of."""
+    global _recorded
+    _recorded = True
 
 
 def stand_aside(reason: str) -> None:
     """Say, once, why a build is left to vLLM although nothing is wrong with the kernel."""
-    if reason not in _said:
-        _said.add(reason)
-        logger.warning("onelaunch leaves window metadata to vLLM: %s", reason)
+    log.warn_once(f"onelaunch leaves window metadata to vLLM: {reason}")
 
 
 def disarm(reason: str) -> None:
@@ -49,7 +49,12 @@ def disarm(reason: str) -> None:
         return
     _reason = reason
     counters.count("disarms")
-    logger.error("onelaunch is disarmed, vLLM builds its window metadata itself: %s", reason)
+    log.logger.error("onelaunch is disarmed, vLLM builds its window metadata itself: %s", reason)
+    if _recorded:
+        log.logger.error(
+            "CUDA graphs that vLLM recorded of draft steps before keep onelaunch's launch: "
+            "restart the server with ONELAUNCH=0"
+        )
 
 
 def disarm_on_mismatch(found: Sequence[Mismatch], case: Case | None) -> None:

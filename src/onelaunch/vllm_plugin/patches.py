@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from onelaunch.batch import GroupInputs
-from onelaunch.vllm_plugin import guard, imports, settings, step, supported, window
+from onelaunch.vllm_plugin import guard, imports, log, settings, step, supported, window
+from onelaunch.vllm_plugin.plan import plan_of
 from onelaunch.vllm_plugin.window import Member, Owner
 
 SPARSE_SWA = "vllm.v1.attention.backends.mla.sparse_swa"
@@ -55,7 +57,7 @@ def _guarded(patch: Callable[[ModuleType], None]) -> imports.Action:
         try:
             patch(module)
         except Exception as problem:  # an import of vLLM must not fail over this
-            guard.logger.warning("onelaunch patches nothing: %s", problem)
+            log.warn_once(f"onelaunch patches nothing: {problem}")
             remove()
 
     return apply
@@ -124,7 +126,7 @@ def _patched_build(owner: Owner) -> Callable[..., Any]:
             return owner.build(self, common_prefix_len, common_attn_metadata, fast_build, replay_start)
 
         # ROCm's own build calls this one of its base class: then the launch is not this one's to make.
-        if guard.disarmed() or window.owner_of(self) is not owner:
+        if window.owner_of(self) is not owner:
             return usual()
         return step.build(owner, self, common_attn_metadata, replay_start, usual)
 
@@ -137,7 +139,7 @@ def _patched_update(owner: Owner) -> Callable[..., None]:
         def usual() -> None:
             owner.update(self, metadata)
 
-        if guard.disarmed() or window.owner_of(self) is not owner:
+        if window.owner_of(self) is not owner:
             return usual()
         return step.update(owner, self, metadata, usual)
 
@@ -202,20 +204,28 @@ def _or_none(collect: Callable[..., Iterable[Member]], *args: Any) -> list[Membe
         return []
 
 
-def _build_members(attn_groups: Sequence[Sequence[Any]], call: Mapping[str, Any]) -> Iterator[Member]:
-    """The window groups of a call whose inputs are known before any of them is built."""
-    block_tables, slot_mappings = call["block_tables"], call["slot_mappings"]
-    causal = call.get("causal", True)
+def _windows(
+    attn_groups: Sequence[Sequence[Any]], ubatch_idx: int = 0
+) -> Iterator[tuple[int, Any, Any, Owner]]:
+    """The window groups whose inputs are known before any is built: KV-cache group, group, builder, owner."""
     for i, groups in enumerate(attn_groups):
         for group in groups:
-            builder = group.get_metadata_builder(call.get("ubatch_idx", 0))
+            builder = group.get_metadata_builder(ubatch_idx)
             owner = window.owner_of(builder)
             if owner is None or group.kernel_block_size is not None:
                 # The rest of this KV-cache group shares its block table, which other builders may change, and
                 # a group with blocks of its own gets its table just before its build.
                 break
-            group_causal = causal.get(i, True) if isinstance(causal, Mapping) else causal
-            yield Member(owner, builder, GroupInputs(block_tables[i], slot_mappings[i]), group_causal)
+            yield i, group, builder, owner
+
+
+def _build_members(attn_groups: Sequence[Sequence[Any]], call: Mapping[str, Any]) -> Iterator[Member]:
+    """The window groups of a call."""
+    block_tables, slot_mappings = call["block_tables"], call["slot_mappings"]
+    causal = call.get("causal", True)
+    for i, _, builder, owner in _windows(attn_groups, call.get("ubatch_idx", 0)):
+        group_causal = causal.get(i, True) if isinstance(causal, Mapping) else causal
+        yield Member(owner, builder, GroupInputs(block_tables[i], slot_mappings[i]), group_causal)
 
 
 def _patch_speculator(module: ModuleType) -> None:
@@ -237,18 +247,16 @@ def _update_members(
     attn_groups: Sequence[Sequence[Any]], attn_metadata: Mapping[str, Any]
 ) -> Iterator[Member]:
     """The window groups of a draft step, as the metadata that vLLM refreshes tells them."""
-    for group in (group for groups in attn_groups for group in groups):
-        builder = group.get_metadata_builder()
-        owner = window.owner_of(builder)
-        if owner is not None:
-            found = window.draft_update(owner, builder, attn_metadata[group.layer_names[0]])
-            if found is not None:
-                yield found[1]
+    for _, group, builder, owner in _windows(attn_groups):
+        found = window.draft_update(owner, builder, attn_metadata[group.layer_names[0]])
+        if found is not None:
+            yield found[1]
 
 
 def _patch_metadata_graphs(module: ModuleType) -> None:
     cls = module.AttnMetadataCudaGraphs
     usual = supported.require_parameters(cls, "_forked_build", "self attn_groups block_tables build_fn")
+    usual_replay = supported.require_parameters(cls, "replay", "self key")
 
     @functools.wraps(usual)
     def _forked_build(self: Any, attn_groups: Any, block_tables: Any, build_fn: Any) -> Any:
@@ -256,11 +264,17 @@ def _patch_metadata_graphs(module: ModuleType) -> None:
             return usual(self, attn_groups, block_tables, build_fn)
         return usual(self, attn_groups, _on_one_branch(attn_groups, block_tables), build_fn)
 
+    @functools.wraps(usual_replay)
+    def replay(self: Any, key: Any) -> Any:
+        # A recording may hold a launch that has since been found wrong. As if there was none, vLLM builds.
+        return None if guard.disarmed() else usual_replay(self, key)
+
     _replace(cls, "_forked_build", _forked_build)
+    _replace(cls, "replay", replay)
 
 
 def _on_one_branch(attn_groups: Sequence[Sequence[Any]], block_tables: Iterable[Any]) -> list[Any]:
-    """Block tables for ``_forked_build``, where all window groups have the first one's.
+    """Block tables for ``_forked_build``, where the window groups of one launch have the first one's.
 
     It puts groups whose tables share storage on one branch, and uses the tables for nothing else.
     """
@@ -269,15 +283,22 @@ def _on_one_branch(attn_groups: Sequence[Sequence[Any]], block_tables: Iterable[
     def storage(i: int) -> int:
         return int(tables[i].untyped_storage().data_ptr())
 
-    windows, others = [], set()
-    for i, groups in enumerate(attn_groups):
-        if groups and all(window.owner_of(group.get_metadata_builder()) for group in groups):
-            windows.append(i)
-        elif groups:
-            others.add(storage(i))
-    windows = [i for i in windows if storage(i) not in others]
-    for i in windows:
-        tables[i] = tables[windows[0]]
+    try:
+        known = list(_windows(attn_groups))
+        count = Counter(i for i, *_ in known)
+        others = {storage(i) for i, groups in enumerate(attn_groups) if len(groups) > count[i]}
+        branch = [i for i in count if storage(i) not in others]
+        members = [
+            Member(owner, builder, GroupInputs(tables[i]), causal=True)  # as vLLM records the target's builds
+            for i, _, builder, owner in known
+            if i in branch
+        ]
+        plan = plan_of(members, capturing=step.capturing(tables[0].device)) if members else None
+        if plan is not None and plan.kernel is not None:
+            for i in branch:
+                tables[i] = tables[branch[0]]
+    except Exception as error:
+        step.failed(error)
     return tables
 
 

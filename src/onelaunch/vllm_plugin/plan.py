@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,10 +14,11 @@ from onelaunch import gate
 from onelaunch.builder import StepBuilder
 from onelaunch.platform import detect
 from onelaunch.vllm_plugin import counters, settings
-from onelaunch.vllm_plugin.guard import logger, stand_aside
+from onelaunch.vllm_plugin.guard import stand_aside
+from onelaunch.vllm_plugin.log import logger
 from onelaunch.vllm_plugin.window import Member
 
-Kind = Literal["rehearsal", "build", "update"]
+Kind = Literal["build", "update"]
 
 # What a comparison of a real batch is worth, in batches of nothing but padding. Those prove little, but an
 # idle rank of a data-parallel group builds nothing else, and comparing for ever would slow down the others.
@@ -29,19 +31,20 @@ class Plan:
     Attributes:
         kernel: the library's builder; None where vLLM's builds stay.
         token_map: [max_tokens] int32, the first builder's own.
-        rehearsed: whether random batches agreed.
+        tile_ends: most rows of each launch shape of the kernel.
+        rehearsed: what has been compared on random batches of every launch shape.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
         first = members[0].builder
         self.token_map: torch.Tensor = first.token_to_req_indices
         self.kernel: StepBuilder | None = None
-        self.rehearsed = False
+        self.tile_ends: list[int] = []
+        self.rehearsed: frozenset[Kind] = frozenset()
         self._builders = [weakref.ref(member.builder) for member in members]
-        self._lengths = [member.builder.decode_swa_lens for member in members]
         self._enough = settings.verify_builds() * _REAL
-        self._compared: Counter[Kind] = Counter()
-        self._worth: Counter[Kind] = Counter()
+        self._compared: Counter[tuple[Kind, int]] = Counter()  # by launch shape too
+        self._worth: Counter[tuple[Kind, int]] = Counter()
         enabled, reason = _decide(self.token_map.device)
         if not enabled:
             stand_aside(reason)
@@ -56,58 +59,86 @@ class Plan:
                 backend="kernel",
                 buffers={name: member.buffers() for name, member in zip(names, members, strict=True)},
                 token_to_request=self.token_map,
+                # vLLM's own kernels stood here, and those behind may rely on work from before them: what is
+                # a dependent launch there must find all of it done.
+                early=False,
             )
         except ValueError as error:
             stand_aside(f"the library can't serve these groups: {error}")
             return
         self.kernel.warmup()
+        self.tile_ends = _tile_ends(self.kernel)
+        self._addresses = [member.addresses() for member in members]
+
+    def leave_to_vllm(self, reason: str) -> None:
+        """Build nothing from here on."""
+        self.kernel = None
+        stand_aside(reason)
 
     def is_for(self, members: Sequence[Member]) -> bool:
         """Whether these are still the builders that the plan was made for, with the same buffers."""
-        return all(
-            lengths is member.builder.decode_swa_lens and member.builder is ref()
-            for ref, lengths, member in zip(self._builders, self._lengths, members, strict=True)
-        )
+        if not all(ref() is member.builder for ref, member in zip(self._builders, members, strict=True)):
+            return False
+        return self.kernel is None or self._addresses == [member.addresses() for member in members]
 
-    def trusted(self, kind: Kind, *, capturing: bool) -> bool:
-        """Whether the kernel alone may build. A recording can't be compared: it takes what once was."""
-        if capturing:
-            return self.rehearsed and self._compared[kind] > 0
-        return self._worth[kind] >= self._enough
+    def trusted(self, kind: Kind, num_tokens: int, *, capturing: bool) -> bool:
+        """Whether the kernel alone may build so many rows.
 
-    def passed(self, kind: Kind, *, real: bool) -> None:
+        A recording can't be compared. It takes what was compared once: vLLM builds each shape before it
+        records it, of padding alone, and the rehearsal before that is the proof.
+        """
+        shape = kind, self._tile(num_tokens)
+        return self._compared[shape] > 0 if capturing else self._worth[shape] >= self._enough
+
+    def passed(self, kind: Kind, num_tokens: int, *, real: bool) -> None:
         """Every group of a step agreed with vLLM's own; ``real`` unless the step was nothing but padding."""
         counters.count("verified")
-        armed = self._worth[kind] >= self._enough
-        self._compared[kind] += 1
-        self._worth[kind] += _REAL if real else 1
-        if kind != "rehearsal" and not armed and self._worth[kind] >= self._enough:
+        tile = self._tile(num_tokens)
+        shape = kind, tile
+        armed = self._worth[shape] >= self._enough
+        self._compared[shape] += 1
+        self._worth[shape] += _REAL if real else 1
+        if not armed and self._worth[shape] >= self._enough:
             builders = [ref() for ref in self._builders]
             logger.info(
-                "onelaunch is armed: one launch a %s of %d window group%s (%s), equal to vLLM's %d times",
-                kind,
+                "onelaunch is armed: one launch %s of %d window group%s (%s) and up to %d rows, "
+                "equal to vLLM's %d times",
+                {"build": "a build", "update": "an update"}[kind],
                 len(builders),
                 "s" * (len(builders) > 1),
                 ", ".join(dict.fromkeys(type(builder).__name__ for builder in builders)),
-                self._compared[kind],
+                self.tile_ends[tile],
+                self._compared[shape],
             )
 
+    def _tile(self, num_tokens: int) -> int:
+        return bisect_left(self.tile_ends, num_tokens)
 
-_plans: weakref.WeakKeyDictionary[Any, dict[object, Plan]] = weakref.WeakKeyDictionary()
+
+def _tile_ends(kernel: StepBuilder) -> list[int]:
+    from onelaunch.kernels.launch import INTERPRETED_TILES, TILES  # needs Triton
+
+    tiles = INTERPRETED_TILES if kernel.device.type == "cpu" else TILES
+    ends = [tile.max_rows for tile in tiles if tile.max_rows < kernel.max_tokens]
+    return [*ends, kernel.max_tokens]
+
+
+# All that were made: a graph may hold the addresses of a plan whose builders have other buffers by now.
+_plans: weakref.WeakKeyDictionary[Any, dict[object, list[Plan]]] = weakref.WeakKeyDictionary()
 
 
 def plan_of(members: Sequence[Member], *, capturing: bool) -> Plan | None:
     """The plan of these groups, made when first asked for; None inside a recording that comes before it."""
-    known = _plans.setdefault(members[0].builder, {})
-    key = tuple((id(member.builder), member.causal) for member in members)
-    plan = known.get(key)
-    if plan is not None and plan.is_for(members):
-        return plan
+    by_groups = _plans.setdefault(members[0].builder, {})
+    plans = by_groups.setdefault(tuple((id(member.builder), member.causal) for member in members), [])
+    for plan in reversed(plans):
+        if plan.is_for(members):
+            return plan
     if capturing:
         return None
     with torch.inference_mode(False):  # its tensors outlive the step that asks first
-        plan = known[key] = Plan(members)
-    return plan
+        plans.append(Plan(members))
+    return plans[-1]
 
 
 def forget_plans() -> None:

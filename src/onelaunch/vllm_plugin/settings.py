@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from onelaunch.vllm_plugin.log import warn_once
+
 FLAG = "ONELAUNCH"
+_ON = ("1", "true", "on", "yes")
 _OFF = ("", "0", "false", "off", "no")
 
 
@@ -17,8 +20,16 @@ def requested() -> bool:
     """Whether the user asked for the plug-in: ``ONELAUNCH``, or else ``--additional-config``."""
     flag = os.environ.get(FLAG)
     if flag is not None:
-        return _is_on(flag)
-    return any(config.get("onelaunch") is True for config in _configs_of_callers())
+        return _is_on(FLAG, flag)
+    return any(
+        _is_on("onelaunch of --additional-config", config.get("onelaunch", False))
+        for config in _configs_of_callers()
+    )
+
+
+def decided() -> bool:
+    """Whether ``ONELAUNCH`` answers for the life of the process, so that no configuration is asked."""
+    return FLAG in os.environ
 
 
 def verify_builds() -> int:
@@ -40,11 +51,16 @@ def case_dir() -> Path:
 
 def rocm_draft_update() -> bool:
     """Whether ROCm drafters may refresh their metadata on the device instead of rebuilding it."""
-    return _is_on(os.environ.get("ONELAUNCH_ROCM_DRAFT_UPDATE", ""))
+    name = "ONELAUNCH_ROCM_DRAFT_UPDATE"
+    return _is_on(name, os.environ.get(name, ""))
 
 
-def _is_on(value: str) -> bool:
-    return value.strip().lower() not in _OFF
+def _is_on(name: str, value: object) -> bool:
+    """A flag, of the environment or of JSON. What is no flag is off, with a warning."""
+    text = str(value).strip().lower()
+    if text not in _ON + _OFF:
+        warn_once(f"{name} is {value!r}, which counts as off: it must be one of {', '.join(_ON + _OFF[1:])}")
+    return text in _ON
 
 
 def _configs_of_callers() -> Iterator[dict[Any, Any]]:

@@ -21,6 +21,7 @@ class Step:
     def __init__(self, kind: Kind, members: Sequence[Member]) -> None:
         self.kind, self.members = kind, members
         self.run: Run | None = None
+        self.left_to_vllm = False
         self.batch: DecodeBatch
 
     def index_of(self, batch: DecodeBatch, member: Member) -> int | None:
@@ -71,7 +72,7 @@ def build(
     metadata = run = None
     token_map = cm._token_to_req_indices_cache
     try:
-        found = window.decode_build(owner, builder, cm, replay_start)
+        found = None if guard.disarmed() else window.decode_build(owner, builder, cm, replay_start)
         if found is not None:
             batch, member = found
             run, index = _run("build", batch, member, cm.num_actual_tokens, cm)
@@ -98,7 +99,7 @@ def update(owner: Owner, builder: Any, metadata: Any, usual: Callable[[], None])
     """A builder's draft update, in place: by the kernel, or by ``usual()``, vLLM's own."""
     run = None
     try:
-        found = window.draft_update(owner, builder, metadata)
+        found = None if guard.disarmed() else window.draft_update(owner, builder, metadata)
         if found is not None:
             batch, member = found
             run, index = _run("update", batch, member, metadata.num_decode_tokens, None)
@@ -143,6 +144,9 @@ def _run(kind: Kind, batch: DecodeBatch, member: Member, rows: int, cm: Any) -> 
         index = step.index_of(batch, member)
         if index == 0:
             step.run = _start(kind, step.members, batch, rows, cm)
+            step.left_to_vllm = step.run is None
+        if step.left_to_vllm:  # each group alone would fare no better
+            return None, 0
         if index is not None and step.run is not None:
             return step.run, index
     return _start(kind, (member,), batch, rows, cm), 0
@@ -150,23 +154,32 @@ def _run(kind: Kind, batch: DecodeBatch, member: Member, rows: int, cm: Any) -> 
 
 def _start(kind: Kind, members: Sequence[Member], batch: DecodeBatch, rows: int, cm: Any) -> Run | None:
     """A launch of these groups, after a rehearsal if it is their first; None where vLLM's own code stays."""
-    capturing = _capturing(batch.seq_lens.device)
-    plan = plan_of(members, capturing=capturing)
+    recording = capturing(batch.seq_lens.device)
+    plan = plan_of(members, capturing=recording)
     if plan is None or plan.kernel is None:
         return None
-    if not plan.rehearsed:
-        if capturing or cm is None:  # an update follows a build, which rehearses
+    if kind not in plan.rehearsed and not recording:
+        if cm is None:
+            guard.stand_aside(
+                f"a draft update of {len(members)} window groups that were not rehearsed together"
+            )
             return None
-        rehearsal.rehearse(plan, members, cm)
-        if guard.disarmed():
+        try:
+            rehearsal.rehearse(plan, members, cm)
+        except ValueError as error:
+            plan.leave_to_vllm(f"a random batch is refused: {error}")
+        if plan.kernel is None or guard.disarmed():
             return None
-    trusted = plan.trusted(kind, capturing=capturing)
-    if capturing and not trusted:
-        return None
+    trusted = plan.trusted(kind, batch.num_tokens, capturing=recording)
+    if recording:
+        if not trusted:
+            return None
+        if kind == "update":
+            guard.recorded()
     return Run(plan, kind, batch, members, rows, compares=not trusted)
 
 
-def _capturing(device: torch.device) -> bool:
+def capturing(device: torch.device) -> bool:
     """Whether a graph is being recorded: nothing may synchronise, compile or stay allocated then."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 

@@ -78,6 +78,10 @@ class Owner:
     ragged: bool
 
 
+# Each slot that pads takes a share of the kernel, while vLLM makes indices of the decode rows alone. A rank
+# that decodes beside one that prefills has thousands of such slots.
+_FEW_SLOTS, _MOST_SLOTS_A_ROW = 64, 4
+
 owners: dict[type, Owner] = {}  # by class; subclasses share their nearest one's
 
 
@@ -140,6 +144,19 @@ class Member:
             slot_mapping=None,
         )
 
+    def addresses(self) -> list[int]:
+        """Of the buffers that are written: a plan is for these."""
+        builder = self.builder
+        written = [
+            builder.is_valid_token,
+            builder.decode_swa_indices if self.causal else builder.decode_swa_indices_noncausal,
+            builder.decode_swa_lens,
+            builder.token_to_req_indices,
+        ]
+        if self.owner.ragged:
+            written += builder.decode_swa_ragged_indices_buffer, builder.decode_swa_ragged_indptr_buffer
+        return [0 if buffer is None else buffer.data_ptr() for buffer in written]
+
 
 def decode_build(
     owner: Owner, builder: Any, cm: Any, replay_start: torch.Tensor | None
@@ -157,7 +174,7 @@ def decode_build(
         return None
     _, _, rows, prefill_rows = owner.split(cm, decode_threshold=builder.decode_threshold)
     num_tokens = cm.slot_mapping.shape[0]  # rows and what pads them
-    if prefill_rows or not 0 < rows <= num_tokens:
+    if prefill_rows or not 0 < rows <= num_tokens or _is_mostly_padding(rows, num_tokens):
         return None
     replay_start = _for_all_requests(replay_start, cm.seq_lens.shape[0])
     batch = DecodeBatch(cm.query_start_loc, cm.seq_lens, num_tokens, replay_start)
@@ -166,7 +183,8 @@ def decode_build(
 
 def draft_update(owner: Owner, builder: Any, metadata: Any) -> tuple[DecodeBatch, Member] | None:
     """The batch and the group of a draft update, or None where vLLM's update stays."""
-    if metadata.num_decode_tokens == 0:
+    num_tokens = metadata.slot_mapping.shape[0]
+    if metadata.num_decode_tokens == 0 or _is_mostly_padding(metadata.num_decode_tokens, num_tokens):
         return None
     indices, noncausal = metadata.decode_swa_indices, builder.decode_swa_indices_noncausal
     causal = noncausal is None or indices.data_ptr() != noncausal.data_ptr()
@@ -176,9 +194,12 @@ def draft_update(owner: Owner, builder: Any, metadata: Any) -> tuple[DecodeBatch
     if replay_start is builder.no_replay_start:
         replay_start = None
     replay_start = _for_all_requests(replay_start, metadata.seq_lens.shape[0])
-    num_tokens = metadata.slot_mapping.shape[0]
     batch = DecodeBatch(metadata.query_start_loc, metadata.seq_lens, num_tokens, replay_start)
     return batch, Member(owner, builder, GroupInputs(metadata.block_table, metadata.slot_mapping), causal)
+
+
+def _is_mostly_padding(rows: int, slots: int) -> bool:
+    return slots > max(_FEW_SLOTS, _MOST_SLOTS_A_ROW * rows)
 
 
 def _for_all_requests(replay_start: torch.Tensor | None, num_requests: int) -> torch.Tensor | None:

@@ -93,3 +93,43 @@ def test_vllm_is_patched_as_it_is_imported_and_no_earlier(monkeypatch):
     monkeypatch.setenv("ONELAUNCH", "1")
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+EARLY_LOAD = """
+import multiprocessing
+import sys
+from types import SimpleNamespace
+from unittest import mock
+
+import vllm.plugins
+import onelaunch.vllm_plugin as plugin
+
+vllm.plugins.load_plugins_by_group = lambda group: {"onelaunch": plugin.register}  # the entry point
+vllm.plugins.load_general_plugins()  # as the parser of the command line does: no configuration yet
+assert not plugin.status().registered
+
+
+def engine_core(queue, wanted):
+    from vllm.v1.engine.core import EngineCore
+
+    try:
+        EngineCore(SimpleNamespace(additional_config={"onelaunch": wanted}), mock.Mock(), log_stats=False)
+    except Exception:
+        pass  # it needs a model
+    queue.put(plugin.status().registered)
+
+
+context = multiprocessing.get_context("fork")
+for wanted in (True, False):
+    queue = context.Queue()
+    process = context.Process(target=engine_core, args=(queue, wanted))
+    process.start()
+    assert queue.get(timeout=120) is wanted
+    process.join()
+"""
+
+
+def test_an_engine_core_forked_after_the_first_load_still_finds_the_flag(monkeypatch):
+    monkeypatch.delenv("ONELAUNCH", raising=False)
+    done = subprocess.run([sys.executable, "-c", EARLY_LOAD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -51,7 +51,7 @@ def test_a_window_group_stays_on_the_branch_of_the_builder_that_shares_its_table
 
     plugin.register()
     engine, batch = Engine([FLASHINFER] * 3), Batch([1], groups=3)
-    other = SimpleNamespace(get_metadata_builder=lambda: object())
+    other = SimpleNamespace(get_metadata_builder=lambda ubatch_idx=0: object())
     tables = [*batch.tensors.block_tables, batch.tensors.block_tables[1]]
     keyed = _on_one_branch([*engine.attn_groups, [other]], tables)
     assert keyed[0] is keyed[2] is tables[0]
@@ -64,7 +64,7 @@ def test_a_recording_takes_vllms_launches_until_the_kernel_has_been_compared(plu
     engine, batch = Engine([V41] * 2), Batch([3, 2], groups=2)
     plugin.register()
     capturing = mock.Mock(return_value=True)
-    monkeypatch.setattr(step, "_capturing", capturing)
+    monkeypatch.setattr(step, "capturing", capturing)
     with counted() as launches:
         first = engine.build(batch)
     assert "build_step_kernel" not in launches
@@ -78,3 +78,39 @@ def test_a_recording_takes_vllms_launches_until_the_kernel_has_been_compared(plu
     with counted() as launches:  # no update has been compared yet
         engine.update(recorded)
     assert "build_step_kernel" not in launches
+
+
+def test_branches_stay_apart_where_the_plugin_builds_nothing(plugin, monkeypatch):
+    from onelaunch.platform import Platform
+    from onelaunch.vllm_plugin.patches import _on_one_branch
+
+    monkeypatch.setattr("onelaunch._triton.interpreted", lambda: False)
+    monkeypatch.setattr("onelaunch.vllm_plugin.plan.detect", lambda device: Platform("nvidia", "sm_75"))
+    plugin.register()
+    engine, batch = Engine([FLASHINFER] * 3), Batch([1], groups=3)
+    tables = _on_one_branch(engine.attn_groups, batch.tensors.block_tables)
+    assert all(one is other for one, other in zip(tables, batch.tensors.block_tables, strict=True))
+
+
+def test_a_window_group_whose_table_is_made_late_keeps_its_branch(plugin):
+    from onelaunch.vllm_plugin.patches import _on_one_branch
+
+    plugin.register()
+    engine, batch = Engine([FLASHINFER] * 3), Batch([1], groups=3)
+    engine.attn_groups[1][0].kernel_block_size = 64
+    tables = _on_one_branch(engine.attn_groups, batch.tensors.block_tables)
+    assert tables[0] is tables[2] is batch.tensors.block_tables[0]
+    assert tables[1] is batch.tensors.block_tables[1]
+
+
+def test_a_recorded_build_is_not_replayed_after_a_disarm(plugin):
+    from onelaunch.vllm_plugin import guard
+
+    plugin.register()
+    graphs = metadata_graphs.AttnMetadataCudaGraphs(mock.Mock(), 7)
+    recorded, built = mock.Mock(), {"layer.0": object()}
+    graphs._graphs[1, 1, 7, 7] = recorded, built
+    assert graphs.replay((1, 1, 7, 7)) is built
+    guard.disarm("a test")
+    assert graphs.replay((1, 1, 7, 7)) is None  # vLLM builds it then
+    assert recorded.replay.call_count == 1
