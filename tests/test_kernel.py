@@ -245,3 +245,16 @@ def test_buffers_keep_their_addresses_and_views_show_them():
     assert step["swa.0"].indices.shape == (2, 1, 128)
     assert step["swa.0"].ragged_indices.shape == (256,)
     assert kernel.views(2) is step
+
+
+def test_launch_shapes_end_at_the_builders_rows():
+    group = WindowGroup("swa.0", window=8, block_size=4)
+
+    def shapes(max_tokens, backend="kernel"):
+        builder = StepBuilder([group], max_tokens=max_tokens, max_requests=4, device=DEVICE, backend=backend)
+        return builder.launch_shapes
+
+    assert shapes(8) == (8,)
+    assert shapes(5000)[-1] == 5000 and list(shapes(5000)) == sorted(set(shapes(5000)))
+    assert len(shapes(5000)) > 1
+    assert shapes(5000, "reference") == ()

@@ -125,6 +125,14 @@ class StepBuilder:
         """What a build of ``num_tokens`` rows returns, without building: after a graph's replay, say."""
         return self._views.of(check_int("num_tokens", num_tokens, 0, self.max_tokens))
 
+    @property
+    def launch_shapes(self) -> tuple[int, ...]:
+        """Most rows of each shape of the launch, rising; empty for the usual build.
+
+        Another shape is another kernel: who compares builds before trusting them compares each.
+        """
+        return () if self._launcher is None else self._launcher.launch_shapes
+
     def warmup(self) -> None:
         """Compile and load all kernels, so that no later build does. Call it before capturing a graph."""
         if self._launcher is not None:

@@ -201,6 +201,11 @@ class StepLauncher:
             rows.append(addresses + [0] * (step_kernel.TABLE_COLUMNS - len(addresses)))
         return torch.tensor(rows, dtype=torch.int64).to(self._device)
 
+    @property
+    def launch_shapes(self) -> tuple[int, ...]:
+        """Most rows of each tile, rising."""
+        return tuple(min(tile.max_rows, self._max_tokens) for tile in self._tiles)
+
     def warmup(self) -> None:
         """Compile and load every kernel that any number of rows may need."""
         if self._device.type != "cpu":

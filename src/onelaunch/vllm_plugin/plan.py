@@ -39,7 +39,7 @@ class Plan:
         first = members[0].builder
         self.token_map: torch.Tensor = first.token_to_req_indices
         self.kernel: StepBuilder | None = None
-        self.tile_ends: list[int] = []
+        self.tile_ends: tuple[int, ...] = ()
         self.rehearsed: frozenset[Kind] = frozenset()
         self._builders = [weakref.ref(member.builder) for member in members]
         self._enough = settings.verify_builds() * _REAL
@@ -67,7 +67,7 @@ class Plan:
             stand_aside(f"the library can't serve these groups: {error}")
             return
         self.kernel.warmup()
-        self.tile_ends = _tile_ends(self.kernel)
+        self.tile_ends = self.kernel.launch_shapes
         self._addresses = [member.addresses() for member in members]
 
     def leave_to_vllm(self, reason: str) -> None:
@@ -113,14 +113,6 @@ class Plan:
 
     def _tile(self, num_tokens: int) -> int:
         return bisect_left(self.tile_ends, num_tokens)
-
-
-def _tile_ends(kernel: StepBuilder) -> list[int]:
-    from onelaunch.kernels.launch import INTERPRETED_TILES, TILES  # needs Triton
-
-    tiles = INTERPRETED_TILES if kernel.device.type == "cpu" else TILES
-    ends = [tile.max_rows for tile in tiles if tile.max_rows < kernel.max_tokens]
-    return [*ends, kernel.max_tokens]
 
 
 # All that were made: a graph may hold the addresses of a plan whose builders have other buffers by now.
