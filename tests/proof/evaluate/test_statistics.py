@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from onelaunch.proof.evaluate.statistics import accuracy, mcnemar, paired_difference
+from onelaunch.proof.evaluate.statistics import accuracy, mcnemar, paired_difference, wilson
 
 
 def test_errors_of_one_run():
@@ -15,6 +16,12 @@ def test_errors_of_one_run():
     assert found.mean == pytest.approx(0.9)
     assert found.binomial_error == pytest.approx(math.sqrt(0.9 * 0.1 / 10))
     assert found.run_error is None and found.server_error is None
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 40), (40, 40), (9, 12), (1, 1)])
+def test_the_interval_of_a_share_is_wilsons(right, count):
+    interval = binomtest(right, count).proportion_ci(method="wilson")
+    assert wilson(right / count, count) == pytest.approx((interval.low, interval.high), abs=1e-4)
 
 
 def test_runs_of_one_server_are_one_server():

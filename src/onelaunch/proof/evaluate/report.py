@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onelaunch.proof.evaluate.scoring import SCORES
+from onelaunch.proof.evaluate.statistics import SURE, wilson
 from onelaunch.proof.markdown import markdown_table
-
-_SURE = 1.96  # standard errors of a 95% interval
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -40,11 +39,10 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def headline(result: Mapping[str, Any]) -> str:
     """The result in a sentence."""
-    one = result["scores"][result["score"]]
-    said = (
-        f"GSM8K ({result['score']}): {_percent(one['mean'])} of {result['num_questions']:,} questions, "
-        f"give or take {_percent(_SURE * one['binomial_error'])}"
-    )
+    count = result["num_questions"]
+    mean = result["scores"][result["score"]]["mean"]
+    interval = " to ".join(map(_percent, wilson(mean, count)))
+    said = f"GSM8K ({result['score']}): {_percent(mean)} of {count:,} questions ({interval})"
     if "against" not in result:
         return said
     against = result["against"]
@@ -55,9 +53,11 @@ def headline(result: Mapping[str, Any]) -> str:
     differ = max(pair["texts_differ"] for pair in against["pairs"])
     if not differ:
         return f"{said}; {delta}: every answer is the same text"
-    inside = abs(against["delta"]) <= _SURE * error
+    if not error and not against["delta"]:
+        return f"{said}; {delta}: up to {differ:,} answers are other texts, but no question's score differs"
+    inside = abs(against["delta"]) <= SURE * error
     verdict = "inside the noise" if inside else "a difference"
-    return f"{said}; {delta}, give or take {100 * _SURE * error:.2f}: {verdict}"
+    return f"{said}; {delta}, give or take {100 * SURE * error:.2f}: {verdict}"
 
 
 def _scores(scores: Mapping[str, Any]) -> list[str]:

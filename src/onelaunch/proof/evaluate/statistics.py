@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+SURE = 1.96  # standard errors of a 95% interval
+
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
@@ -57,6 +59,16 @@ def accuracy(right: Sequence[Sequence[bool]], servers: Sequence[str]) -> Accurac
     of_server = np.array([of_run[[one == name for one in servers]].mean() for name in names])
     error = math.sqrt(mean * (1 - mean) / len(right[0]))
     return Accuracy(mean, error, _standard_error(of_run), _standard_error(of_server))
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """95% interval of a share of ``count`` questions (Wilson 1927): not of no width at 0 and 1, as the usual
+    one.
+    """
+    centre = share + SURE**2 / (2 * count)
+    half = SURE * math.sqrt(share * (1 - share) / count + SURE**2 / (4 * count**2))
+    scale = 1 + SURE**2 / count
+    return max((centre - half) / scale, 0.0), min((centre + half) / scale, 1.0)
 
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> Discordance:
