@@ -121,6 +121,7 @@ def test_finished_runs_are_kept_and_not_made_again(data, tmp_path, capsys):
         assert run(*options, "--shots", 2) == 2  # not the same evaluation
         assert "another evaluation" in capsys.readouterr().err
         assert run(*options) == 0
+        assert "1 runs are kept from before" in capsys.readouterr().err
         assert len(record.bodies) - made == 2 * COUNT
     result = json.loads(out.read_text())
     assert [one["number"] for one in result["runs_made"]] == [1, 2, 3]

@@ -117,6 +117,12 @@ def gsm8k(
     before = None if against is None else read_result(against, evaluation)
     unfinished = None if json_out is None else json_out.with_name(json_out.name + ".unfinished")
     kept = KeptRuns(unfinished, evaluation.settings())
+    if kept.runs:
+        print(
+            f"onelaunch: {len(kept.runs)} runs are kept from before ({kept.path}): of these servers as they "
+            "were started then",
+            file=sys.stderr,
+        )
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
