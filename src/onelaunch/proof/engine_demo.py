@@ -7,8 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from onelaunch.engine.config import EngineConfig
 
 PROMPTS = ("Tom has 3 bags of 12 apples.", "One launch")
 
@@ -42,28 +46,31 @@ def run_arms(
     Raises:
         ValueError: the engine's packages are not installed.
     """
-    from onelaunch.engine import LLM, SamplingParams
     from onelaunch.engine.config import EngineConfig
 
+    configs = [
+        EngineConfig.make(preset="tiny", device=device, monokernel=monokernel) for monokernel in (False, True)
+    ]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on a CPU, threads that wait for each other in each small operator crawl
+    try:
+        return configs[0].model_name, [_run_arm(config, max_tokens, prompts) for config in configs]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run_arm(config: EngineConfig, max_tokens: int, prompts: Sequence[str]) -> EngineArm:
+    from onelaunch.engine import LLM, SamplingParams
+
+    llm = LLM(config)
+    ends = [time.perf_counter()]
     params = SamplingParams(max_tokens=max_tokens, temperature=0, ignore_eos=True)
-    arms = []
-    for monokernel in (False, True):
-        config = EngineConfig.make(preset="tiny", device=device, monokernel=monokernel)
-        llm = LLM(config)
-        ends = [time.perf_counter()]
-
-        def after_step(_: int, ends: list[float] = ends) -> None:
-            ends.append(time.perf_counter())
-
-        completions = llm.generate(list(prompts), params, after_step=after_step)
-        stats = llm.core.stats
-        arms.append(
-            EngineArm(
-                monokernel,
-                stats.launches_per_step,
-                1 + stats.num_accepted_tokens / max(stats.num_drafts, 1),
-                1e3 * statistics.median(end - begun for begun, end in pairwise(ends)),
-                tuple(one.token_ids for one in completions),
-            )
-        )
-    return config.model_name, arms
+    completions = llm.generate(list(prompts), params, after_step=lambda _: ends.append(time.perf_counter()))
+    stats = llm.core.stats
+    return EngineArm(
+        config.monokernel,
+        stats.launches_per_step,
+        1 + stats.num_accepted_tokens / max(stats.num_drafts, 1),
+        1e3 * statistics.median(end - begun for begun, end in pairwise(ends)),
+        tuple(one.token_ids for one in completions),
+    )
