@@ -47,7 +47,7 @@ def test_prompts_scores_and_the_result_file(data, tmp_path, capsys):
         assert (
             run("--data", data, "--base-url", f"{url}/v1", "--shots", 2, "--parallel", 3, "--json", out) == 0
         )
-    prompt = min((body["prompt"] for body in record.bodies), key=len)
+    [prompt] = [body["prompt"] for body in record.bodies if number_asked(body) == 0]
     assert prompt == (
         "Question: What is 0 + 1?\nAnswer: 0+1=1\n#### 1\n\n"
         "Question: What is 1 + 1?\nAnswer: 1+1=2\n#### 2\n\n"
