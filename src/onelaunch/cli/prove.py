@@ -67,7 +67,7 @@ def _gather(plan: ProofPlan, state: ProofState, folder: Path) -> None:
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, refresh_per_second=2) as progress:
-        bar = progress.add_task("", total=len(plan.evidence))
+        bar = progress.add_task("", total=len(plan.evidence), completed=len(state.gathered))
 
         def show(now: str) -> None:
             progress.update(bar, description=now, completed=len(state.gathered))
