@@ -17,7 +17,7 @@ from onelaunch.engine.model import PRESETS, ModelConfig
         ({"preset": "tiny", "model": "x"}, "exactly one"),
         ({"preset": "huge"}, "preset is 'huge': it must be one of tiny, small, bench"),
         ({"preset": "tiny", "attention": "flash"}, "attention is 'flash': it must be one of dense, ragged"),
-        ({"preset": "tiny", "max_model_len": 5000}, "max_model_len is 5000: it must be an integer from 2 to"),
+        ({"preset": "tiny", "max_model_len": 9000}, "max_model_len is 9000: it must be an integer from 2 to"),
         ({"preset": "tiny", "max_num_seqs": 0}, "max_num_seqs is 0"),
         ({"preset": "tiny", "max_num_batched_tokens": 223}, "at least 224 .one decode step of max_num_seqs"),
         ({"preset": "tiny", "num_blocks": 20}, "num_blocks is 20: it must be an integer above"),

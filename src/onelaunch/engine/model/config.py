@@ -203,7 +203,7 @@ PRESETS = {
         moe_intermediate_size=32,
         draft_target_layers=(1, 3),
         draft_markov_rank=16,
-        max_position_embeddings=1024,
+        max_position_embeddings=8192,
         # As wide as random weights must be for answers to depend on the prompt.
         initializer_range=0.15,
     ),
