@@ -6,9 +6,9 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import typer
@@ -39,6 +39,12 @@ def train(
     length: Annotated[
         int, typer.Option(min=1, help="Tokens of a sequence: 8 examples, a question and its answer fit.")
     ] = 1536,
+    short_length: Annotated[
+        int, typer.Option(min=1, help="Tokens of a sequence at first, in as many more sequences.")
+    ] = 384,
+    short_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of a stage's time: short sequences teach the same faster.")
+    ] = 0.6,
     learning_rate: Annotated[float, typer.Option(help="At its peak.")] = 2e-3,
     num_drafts: Annotated[int, typer.Option(min=1, help="k, draft tokens of a block.")] = 6,
     workers: Annotated[int, typer.Option(min=0, help="Processes that make problems.")] = 12,
@@ -55,8 +61,13 @@ def train(
     config = dataclasses.replace(shape, name=f"onelaunch-{preset}", initializer_range=0.02, **named)
     model = random_model(dataclasses.replace(config, torch_dtype="float32"), seed, device)
     model.config = config
-    data = batches(tokenizer.to_str(), batch_size, length, seed, workers)
-    trainer = _Trainer(model, out, data, device, learning_rate, console)
+    short = max(1, batch_size * length // short_length), short_length
+    phases = [
+        _Phase(until, batches(tokenizer.to_str(), *shape_of, seed + number, workers))
+        for number, (until, shape_of) in enumerate([(short_share, short), (1.0, (batch_size, length))])
+        if until > 0
+    ]
+    trainer = _Trainer(model, out, phases, device, learning_rate, console)
     # Router biases are balanced apart, by loads.
     learned = [(name, p) for name, p in model.named_parameters() if not name.endswith("router_bias")]
     loads = RouterLoads(model)
@@ -77,6 +88,13 @@ def train(
     console.print(f"{out} holds the checkpoint")
 
 
+class _Phase(NamedTuple):
+    """Batches of one shape, for a stage's time until the share ``until``."""
+
+    until: float
+    data: Iterator[tuple[Tensor, Tensor]]
+
+
 class _Trainer:
     """Runs stages by the clock; what a stage has done is kept every minute, so that it can go on."""
 
@@ -84,12 +102,12 @@ class _Trainer:
         self,
         model: Model,
         out: Path,
-        data: Iterator[tuple[Tensor, Tensor]],
+        phases: Sequence[_Phase],
         device: torch.device,
         learning_rate: float,
         console: Console,
     ) -> None:
-        self._model, self._out, self._data, self._device = model, out, data, device
+        self._model, self._out, self._phases, self._device = model, out, phases, device
         self._learning_rate, self._console = learning_rate, console
         self._show_every = 200 if device.type == "cuda" else 20
         self.history: dict[str, list[dict[str, float]]] = {}
@@ -131,22 +149,28 @@ class _Trainer:
             after_step()
             return {name: value.detach() for name, value in losses.items()}
 
-        if on_gpu:
-            step = captured(step, next(self._data), self._device)
         began, saved = time.monotonic() - elapsed, time.monotonic()
-        while (elapsed := time.monotonic() - began) < minutes * 60:
-            rate.fill_(self._learning_rate * _schedule(elapsed / (minutes * 60)))
-            losses = step(*next(self._data))
-            number += 1
-            if number % self._show_every == 0:
-                values = {name: float(value) for name, value in losses.items() if name != "total"}
-                self.history.setdefault(stage, []).append({"step": number, "minutes": elapsed / 60, **values})
-                shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
-                self._console.print(f"{stage} {number:6} {elapsed / 60:5.1f} min  {shown}", highlight=False)
-            if time.monotonic() - saved > _SAVE_EVERY:
-                self._keep(path, optimizer, elapsed, number)
-                saved = time.monotonic()
+        for phase in self._phases:
+            run = None
+            while (elapsed := time.monotonic() - began) < phase.until * minutes * 60:
+                batch = next(phase.data)
+                if run is None:
+                    run = captured(step, batch, self._device) if on_gpu else step
+                rate.fill_(self._learning_rate * _schedule(elapsed / (minutes * 60)))
+                losses = run(*batch)
+                number += 1
+                if number % self._show_every == 0:
+                    self._show(stage, number, elapsed / 60, losses)
+                if time.monotonic() - saved > _SAVE_EVERY:
+                    self._keep(path, optimizer, elapsed, number)
+                    saved = time.monotonic()
         self._keep(path, optimizer, minutes * 60, number)
+
+    def _show(self, stage: str, number: int, minutes: float, losses: dict[str, Tensor]) -> None:
+        values = {name: float(value) for name, value in losses.items() if name != "total"}
+        self.history.setdefault(stage, []).append({"step": number, "minutes": minutes, **values})
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+        self._console.print(f"{stage} {number:6} {minutes:5.1f} min  {shown}", highlight=False)
 
     def _keep(self, path: Path, optimizer: torch.optim.Optimizer, elapsed: float, step: int) -> None:
         state: dict[str, Any] = {

@@ -38,8 +38,9 @@ def draft_loss(model: Model, token_ids: Tensor, weights: Tensor, num_drafts: int
     # choice.
     may_start = weights[:, 1 : length - k] == 1
     lottery = torch.rand_like(weights[:, 1 : length - k]).masked_fill(~may_start, -1)
-    start = lottery.topk(_BLOCKS, dim=1).indices.flatten() + 1
-    sequence = torch.arange(batch_size, device=token_ids.device).repeat_interleave(_BLOCKS)
+    places = lottery.topk(min(_BLOCKS, lottery.shape[1]), dim=1).indices
+    start = places.flatten() + 1
+    sequence = torch.arange(batch_size, device=token_ids.device).repeat_interleave(places.shape[1])
     steps = torch.arange(k, device=token_ids.device)
     at = sequence[:, None], start[:, None] + steps
 

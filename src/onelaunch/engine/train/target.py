@@ -51,7 +51,8 @@ class RouterLoads:
                 self._loads[router] = (router.weights(inputs[0])[:, 1:] > 0).float().mean(0)
 
     def balance(self) -> None:
-        """Move the biases by what the last step's rows chose."""
+        """Move the biases by what this step's rows chose; a router that learned nothing in it stays."""
         with torch.no_grad():
             for router, load in self._loads.items():
                 router.router_bias.add_((load.mean() - load).sign(), alpha=_BIAS_STEP)
+        self._loads.clear()

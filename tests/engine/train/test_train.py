@@ -1,0 +1,47 @@
+"""The training command: two stages into a checkpoint that serves, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+
+from onelaunch.engine import LLM, SamplingParams
+from onelaunch.engine.train.__main__ import train
+
+FIELDS = {"short_length": 32, "short_share": 0.5, "learning_rate": 1e-3, "num_drafts": 3, "workers": 0}
+
+
+def run(out, minutes: float) -> dict[str, dict[str, torch.Tensor]]:
+    """Weights after each stage."""
+    train(
+        out, target_minutes=minutes, draft_minutes=minutes, preset="tiny", batch_size=2, length=64, seed=1,
+        **FIELDS,
+    )  # fmt: skip
+    kept = {
+        stage: torch.load(out / f"{stage}.unfinished.pt", weights_only=True) for stage in ("target", "draft")
+    }
+    assert kept["target"]["step"] > 0
+    assert kept["draft"]["step"] > 0
+    return {stage: state["model"] for stage, state in kept.items()}
+
+
+def test_a_draft_is_trained_beside_a_target_that_stays_and_both_serve(tmp_path):
+    after = run(tmp_path, 0.05)
+    for name, weight in after["draft"].items():
+        same = torch.equal(weight, after["target"][name])
+        if not name.startswith("draft."):
+            assert same, name
+        elif weight.dim() > 1:  # a gate of one row, say, has nothing to learn
+            assert not same, name
+    assert (tmp_path / "training.png").exists()
+    assert set(json.loads((tmp_path / "training.json").read_text())) == {"target", "draft"}
+    llm = LLM(model=tmp_path, device="cpu", block_size=16, max_model_len=128)
+    [completion] = llm.generate(["Question: Ada has 3 pears."], SamplingParams(max_tokens=4))
+    assert len(completion.token_ids) == 4
+
+    again = run(tmp_path, 0.05)  # its time is up: nothing more is learned
+    assert all(torch.equal(weight, after["draft"][name]) for name, weight in again["draft"].items())
