@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,28 +12,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
-from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
+from onelaunch.cli.files import file_argument, json_option, require_writable
+from onelaunch.cli.resumable import kept_in, resumable
 from onelaunch.proof.ab.plan import read_plan
 from onelaunch.proof.ab.report import excludes_slowdown, headline, make_report, markdown
 from onelaunch.proof.ab.run import Comparison, Progress
 from onelaunch.proof.ab.state import State
 from onelaunch.proof.extras import require
-from onelaunch.proof.processes.failure import ProcessFailed
 from onelaunch.proof.processes.lock import locked
 
 
 def ab(
-    plan_file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PLAN.toml",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            help="The comparison.",
-        ),
-    ],
+    plan_file: Annotated[Path, file_argument("PLAN.toml", "The comparison.")],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -49,9 +38,7 @@ def ab(
         float | None,
         typer.Option(min=0, help="Fail unless every interval ends below this: how many percent slower."),
     ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write report.json to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Also write report.json to this file.")] = None,
 ) -> None:
     """Compare two servers under load: rounds with swapped halves, intervals, and what is inside the noise.
 
@@ -65,7 +52,7 @@ def ab(
     console = Console(stderr=True)
     with locked(folder):
         state = State(folder / "state.json", plan)
-        kept = len(state.points)
+        before = len(state.points)
         with _bar(console) as bar:
             task = bar.add_task("", total=None)
 
@@ -73,20 +60,14 @@ def ab(
                 bar.update(task, description=now.what, completed=now.done, total=now.total)
 
             comparison = Comparison(plan, state, folder / "logs", show)
-            if kept:
+            if before:
                 console.print(
-                    f"{kept} of {comparison.num_points} points are kept from before", highlight=False
+                    f"{before} of {comparison.num_points} points are kept from before", highlight=False
                 )
-            try:
-                with signals_interrupt():
-                    comparison.run()
-            except ProcessFailed as error:
-                raise CheckFailed(f"{error}; {_saved(state, comparison)}") from None
-            except KeyboardInterrupt:
-                bar.stop()
-                saved = _saved(state, comparison)
-                print(f"onelaunch: stopped: no server is left running; {saved}", file=sys.stderr)
-                raise typer.Exit(INTERRUPTED) from None
+            with resumable(
+                bar, lambda: _saved(state, comparison), stopped="stopped: no server is left running"
+            ):
+                comparison.run()
         report = make_report(plan, state.points)
         for path in (folder / "report.json", json_out):
             if path is not None:
@@ -104,10 +85,7 @@ def ab(
 def _saved(state: State, comparison: Comparison) -> str:
     if not state.points:
         return "no point was finished, so nothing is kept"
-    return (
-        f"{len(state.points)} of {comparison.num_points} points are kept in {state.path}: "
-        "the same command goes on from there"
-    )
+    return kept_in(state.path, f"{len(state.points)} of {comparison.num_points} points")
 
 
 def _bar(console: Console) -> Bar:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import Against, json_option, require_writable
 from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
 from onelaunch.proof.acceptance.reading import read_metrics
 from onelaunch.proof.acceptance.result import headline, loss_percent, make_result, markdown, read_result
@@ -38,17 +38,12 @@ def acceptance(
         float | None, typer.Option(min=0.001, help="Wait so long instead, while others send the load.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Count only this one, of several behind the URL.")] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, readable=True, help="An earlier --json to compare with."),
-    ] = None,
+    against: Against = None,
     min_length: Annotated[float | None, typer.Option(min=1, help="Fail below this.")] = None,
     max_loss: Annotated[
         float | None, typer.Option(min=0, help="Fail when more percent below --against than this.")
     ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Write the result to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option()] = None,
 ) -> None:
     """Read a server's counters before and after a load: 1 + accepted / drafts, and each position's rate."""
     require("httpx", "prometheus_client")

@@ -14,7 +14,7 @@ from onelaunch.bench import report
 from onelaunch.bench.inputs import ROWS
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import file_option, require_writable
 
 
 def bench(
@@ -27,12 +27,7 @@ def bench(
     ] = None,
     quick: Annotated[bool, typer.Option(help="Fewer rounds: numbers to look at, not to keep.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the inputs.")] = 0,
-    kept: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", exists=True, dir_okay=False, readable=True, help="Show this result instead of timing."
-        ),
-    ] = None,
+    kept: Annotated[Path | None, file_option("--from", help="Show this result instead of timing.")] = None,
     json_out: Annotated[
         Path | None,
         typer.Option("--json", metavar="OUT", dir_okay=False, help="Write the result to this file."),

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import file_option, json_option, require_writable
 from onelaunch.proof.demo import DemoResult, run_demo
 from onelaunch.proof.engine_demo import run_arms
 from onelaunch.traffic import generated_trace, read_trace
@@ -29,12 +29,9 @@ _CPU_TOKENS, _GPU_TOKENS = 16, 256  # of each request
 def demo(
     trace: Annotated[
         Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            readable=True,
+        file_option(
             help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens (the Azure LLM traces). "
-            "Default: a generated trace of the same form.",
+            "Default: a generated trace of the same form."
         ),
     ] = None,
     acceptance_length: Annotated[
@@ -60,9 +57,7 @@ def demo(
     engine: Annotated[
         bool, typer.Option("--engine/--no-engine", help="Also let the small engine generate by both paths.")
     ] = True,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write the result to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Also write the result to this file.")] = None,
 ) -> None:
     """Build every decode step of a serving trace by both paths: same metadata, fewer launches."""
     console = Console()

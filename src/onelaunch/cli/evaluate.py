@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
-from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
+from onelaunch.cli.files import Against, file_option, json_option, require_writable
+from onelaunch.cli.resumable import kept_in, resumable
 from onelaunch.proof.evaluate.client import Asking, served_model
 from onelaunch.proof.evaluate.questions import STOP, read_questions
 from onelaunch.proof.evaluate.report import headline, markdown
@@ -22,7 +22,6 @@ from onelaunch.proof.evaluate.result import make_result, read_result
 from onelaunch.proof.evaluate.runs import Evaluation, KeptRuns, run_all
 from onelaunch.proof.evaluate.scoring import SCORES
 from onelaunch.proof.extras import require
-from onelaunch.proof.load import RequestFailed
 from onelaunch.proof.load.url import check_url
 
 _ROUNDING = 1e-6  # points: equal means of several runs may differ in their last bit
@@ -39,10 +38,7 @@ def _group() -> None:
 
 @evaluate.command()
 def gsm8k(
-    data: Annotated[
-        Path,
-        typer.Option(exists=True, dir_okay=False, readable=True, help="Questions, as GSM8K's test.jsonl."),
-    ],
+    data: Annotated[Path, file_option(help="Questions, as GSM8K's test.jsonl.")],
     base_url: Annotated[
         list[str], typer.Option(help="Of a server, without /v1; each one given gets all runs.")
     ],
@@ -60,10 +56,7 @@ def gsm8k(
     ] = False,
     score: Annotated[str, typer.Option(help=f"The rule that counts: {', '.join(SCORES)}.")] = "strict",
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for one answer.")] = 600.0,
-    against: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, readable=True, help="An earlier --json to compare with."),
-    ] = None,
+    against: Against = None,
     same_answers: Annotated[
         bool, typer.Option("--same-answers", help="Fail unless every answer is the same text as --against.")
     ] = False,
@@ -73,10 +66,7 @@ def gsm8k(
     max_loss: Annotated[
         float | None, typer.Option(min=0, help="Fail when more points below --against than this.")
     ] = None,
-    json_out: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="OUT", help="Write all answers to this file."),
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Write all answers to this file.")] = None,
 ) -> None:
     """Few-shot GSM8K over /v1/completions, scored by lm-eval's two filters.
 
@@ -131,19 +121,12 @@ def gsm8k(
         console=Console(stderr=True),
     ) as progress:
         bar = progress.add_task("", total=evaluation.count)
-        try:
-            with signals_interrupt():
-                made = run_all(
-                    evaluation,
-                    kept,
-                    lambda name, done: progress.update(bar, description=name, completed=done),
-                )
-        except RequestFailed as error:
-            raise CheckFailed(f"the run failed: {error}; {_kept(kept)}") from None
-        except KeyboardInterrupt:
-            progress.stop()
-            print(f"onelaunch: stopped; {_kept(kept)}", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+        with resumable(progress, lambda: _kept(kept), failed="the run failed: "):
+            made = run_all(
+                evaluation,
+                kept,
+                lambda name, done: progress.update(bar, description=name, completed=done),
+            )
     result = make_result(evaluation, made, score, before)
     print(markdown(result))
     if json_out is not None:
@@ -162,4 +145,4 @@ def gsm8k(
 def _kept(kept: KeptRuns) -> str:
     if not kept.runs or kept.path is None:
         return "no finished run is kept"
-    return f"{len(kept.runs)} finished runs are kept in {kept.path}: the same command goes on from there"
+    return kept_in(kept.path, f"{len(kept.runs)} finished runs")

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from onelaunch.cli import engine_options as options
 from onelaunch.cli.engine_options import engine_config
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import file_option, json_option, require_writable
 
 if TYPE_CHECKING:
     from onelaunch.engine.core import EngineCore
@@ -54,21 +54,13 @@ def generate(
         int | None, typer.Option(min=1, help="Fail when a decode step's metadata takes more launches.")
     ] = None,
     against: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            help="An earlier --json: fail unless all tokens are its.",
-        ),
+        Path | None, file_option(help="An earlier --json: fail unless all tokens are its.")
     ] = None,
     profile: Annotated[
         Path | None,
         typer.Option(metavar="TRACE", help="Record a trace of torch.profiler, for onelaunch launches."),
     ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write tokens and numbers to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Also write tokens and numbers to this file.")] = None,
 ) -> None:
     """Complete prompts offline; show the text, and what it took."""
     require_writable(json=json_out, profile=profile)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import file_argument, require_writable
 from onelaunch.proof.extras import require
 from onelaunch.proof.profile import report, timeline
 from onelaunch.proof.profile.count import StepCounts, count_launches
@@ -24,26 +24,8 @@ _PATIENCE = 2.0  # seconds without a progress bar
 
 
 def launches(
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            metavar="A.json[.gz]",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            help="A trace of torch.profiler, from CUDA or ROCm.",
-        ),
-    ],
-    other: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[B.json[.gz]]",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            help="A trace to compare it with.",
-        ),
-    ] = None,
+    trace: Annotated[Path, file_argument("A.json[.gz]", "A trace of torch.profiler, from CUDA or ROCm.")],
+    other: Annotated[Path | None, file_argument("[B.json[.gz]]", "A trace to compare it with.")] = None,
     annotation: Annotated[
         str | None,
         typer.Option(

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import json_option, require_writable
 from onelaunch.proof.load import LoadResult, LoadSettings, RequestFailed, run_load
 
 
@@ -30,9 +30,7 @@ def load(
     vocab_size: Annotated[int, typer.Option(help="Prompts are token ids from 16 to below this.")] = 256,
     text: Annotated[bool, typer.Option("--text", help="Send words, not token ids.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds that the server may be silent.")] = 300.0,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Write the result to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option()] = None,
 ) -> None:
     """Stream completions at a fixed concurrency: inter-token latency and time to first token."""
     require_writable(json=json_out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
+from onelaunch.cli.files import file_argument
+from onelaunch.cli.resumable import kept_in, resumable
 from onelaunch.proof.extras import require
-from onelaunch.proof.processes.failure import ProcessFailed
 from onelaunch.proof.processes.lock import locked
 from onelaunch.proof.prove import report
 from onelaunch.proof.prove.findings import find
@@ -25,12 +24,7 @@ from onelaunch.proof.prove.state import ProofState
 
 
 def prove(
-    plan_file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PLAN.toml", exists=True, dir_okay=False, readable=True, help="What to prove."
-        ),
-    ],
+    plan_file: Annotated[Path, file_argument("PLAN.toml", "What to prove.")],
     out: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder for results, logs and the report. Default: PLAN.proof."),
@@ -73,26 +67,16 @@ def _gather(plan: ProofPlan, state: ProofState, folder: Path) -> None:
             progress.update(bar, description=now, completed=len(state.gathered))
 
         if state.gathered:
-            kept = f"kept from before: {', '.join(state.gathered)}"
-            console.print(kept, highlight=False, markup=False)
-        try:
-            with signals_interrupt():
-                Gathering(plan, state, folder, show).run()
-        except ProcessFailed as error:
-            raise CheckFailed(f"{error}; {_kept(plan, state)}") from None
-        except KeyboardInterrupt:
-            progress.stop()
-            print(f"onelaunch: stopped: nothing is left running; {_kept(plan, state)}", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            before = f"kept from before: {', '.join(state.gathered)}"
+            console.print(before, highlight=False, markup=False)
+        with resumable(progress, lambda: _kept(plan, state), stopped="stopped: nothing is left running"):
+            Gathering(plan, state, folder, show).run()
 
 
 def _kept(plan: ProofPlan, state: ProofState) -> str:
     if not state.gathered:
         return "nothing was gathered"
-    return (
-        f"{len(state.gathered)} of {len(plan.evidence)} pieces of evidence are kept in {state.path.parent}: "
-        "the same command goes on from there"
-    )
+    return kept_in(state.path.parent, f"{len(state.gathered)} of {len(plan.evidence)} pieces of evidence")
 
 
 def _report(plan: ProofPlan, state: ProofState, folder: Path, repeat: str) -> list[str]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import json_option, require_writable
 from onelaunch.cli.signals import INTERRUPTED, signals_interrupt
 from onelaunch.proof.processes.command import runnable
 from onelaunch.proof.sync_check.program import DEVICES
@@ -46,9 +46,7 @@ def sync_check(
         float, typer.Option(min=0.1, help="Seconds to end in after Ctrl-C, before it is killed.")
     ] = 30.0,
     depth: Annotated[int, typer.Option(min=1, help="Frames of a stack to show.")] = 4,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write everything to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Also write everything to this file.")] = None,
 ) -> None:
     """Run a program and show every device synchronisation after warm-up, with its stack.
 

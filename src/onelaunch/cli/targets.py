@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import json_option, require_writable
 from onelaunch.proof.targets import TARGETS, Resources, check_targets, compile_all_apart, num_variants
 
 
@@ -24,9 +24,7 @@ def targets(
             help=f"gfx942, sm_90 and so on; may be given more than once. Default: {' '.join(TARGETS)}."
         ),
     ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write the result to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Also write the result to this file.")] = None,
 ) -> None:
     """Compile every kernel for each target and show its registers; a spill fails."""
     wanted = tuple(target or TARGETS)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
-from onelaunch.cli.files import require_writable
+from onelaunch.cli.files import file_option, json_option, require_writable
 from onelaunch.proof import case_file
 from onelaunch.proof.compare import Mismatch
 from onelaunch.proof.features import FEATURES
@@ -34,16 +34,11 @@ def verify(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides all cases.")] = 0,
     device: Annotated[str | None, typer.Option(help="cuda or cpu. Default: a GPU if there is one.")] = None,
-    case: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, readable=True, help="Replay this case file instead."),
-    ] = None,
+    case: Annotated[Path | None, file_option(help="Replay this case file instead.")] = None,
     out: Annotated[Path, typer.Option(help="File or folder for the case that differs, if one does.")] = Path(
         _FILE_NAME
     ),
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write the result to this file.")
-    ] = None,
+    json_out: Annotated[Path | None, json_option("Also write the result to this file.")] = None,
 ) -> None:
     """Build random batches by both paths and compare every output, exactly."""
     console = Console()
