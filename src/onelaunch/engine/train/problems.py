@@ -24,10 +24,16 @@ import typer
 from onelaunch.engine.train.templates import ITEMS, NAMES, PLACES, TRAINED, UNSEEN, Template
 
 SPLITS = ("train", "numbers", "templates")
-_LARGEST = 999
+_LARGEST = 9999
 _HELD_OUT = 20  # one of so many combinations
 _STEP = re.compile(r"\{(\w+)=(\w+)([-+*/])(\w+)\}")
 _FOLLOWS = re.compile(r"(\w+)([-+*/])(\w+)")
+_CHOICE = re.compile(r"\[([^]]*)\]")
+# People write the same in many ways. None of them changes what is calculated.
+_SETTINGS = ("", "", "", "One day ", "Today ", "This week ", "On Monday ")
+_FIRST = ("", "", "", "First, ", "To begin with, ", "We know that ")
+_THEN = ("", "", "", "So ", "Then ", "Now ", "This means that ", "Next, ", "We see that ")
+_SIGNS = ((" ", "*"), (" ", "x"), ("", "*"))  # around each sign, and the one of a product
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ def problems(split: str, seed: int) -> Iterator[Problem]:
 
 
 def _problem(template: Template, split: str, rng: random.Random) -> Problem | None:
-    """One try: None when its numbers are not of the split, or lead out of 1 to 999."""
+    """One try: None when its numbers are not of the split, or lead out of 1 to 9,999."""
     numbers: dict[str, int] = {}
     for name, given in template.numbers.items():
         value = rng.randint(*given) if isinstance(given, tuple) else _follow(given, numbers)
@@ -68,20 +74,33 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
     name, other = rng.sample(NAMES, 2)
     items, things = rng.sample(ITEMS, 2)
     words = {"name": name, "other": other, "items": items, "things": things, "place": rng.choice(PLACES)}
+    space, times = rng.choice(_SIGNS)
     lines = []
     for step in template.steps:
         match = _STEP.search(step)
         assert match is not None, step
         result, left, operation, right = match.groups()
         a, b = _value(left, numbers), _value(right, numbers)
+        if operation in "+*" and rng.random() < 0.5:
+            a, b = b, a
         value = _calculate(a, operation, b)
         if value is None:
             return None
         numbers[result] = value
-        written = f"{a} {operation} {b} = <<{a}{operation}{b}={value}>>{value}"
-        lines.append((step[: match.start()] + written + step[match.end() :]).format(**words))
+        sign = times if operation == "*" else operation
+        written = f"{space}".join((str(a), sign, str(b), "=", f"<<{a}{operation}{b}={value}>>{value}"))
+        text = _said(step[: match.start()] + written + step[match.end() :], _THEN if lines else _FIRST, rng)
+        lines.append(text.format(**words))
     lines.append(f"#### {value}")
-    return Problem(template.question.format(**words, **numbers), "\n".join(lines), template.name)
+    question = _said(template.question, _SETTINGS, rng).format(**words, **numbers)
+    return Problem(question, "\n".join(lines), template.name)
+
+
+def _said(text: str, openings: tuple[str, ...], rng: random.Random) -> str:
+    """One of the ways to say it: words chosen from those in brackets, behind an opening."""
+    text = _CHOICE.sub(lambda match: rng.choice(match[1].split("|")), text)
+    opening = rng.choice(openings)
+    return opening + text[0].lower() + text[1:] if opening else text  # a name is a brace still
 
 
 def _follow(rule: str, numbers: dict[str, int]) -> int | None:
@@ -96,7 +115,7 @@ def _value(name: str, numbers: dict[str, int]) -> int:
 
 
 def _calculate(a: int, operation: str, b: int) -> int | None:
-    """None when the result is not a whole number from 1 to 999."""
+    """None when the result is not a whole number from 1 to 9,999."""
     if operation == "/":
         return a // b if a % b == 0 else None
     value = a + b if operation == "+" else a - b if operation == "-" else a * b
