@@ -76,9 +76,9 @@ def test_a_step_with_the_one_launch_is_one_graph_that_builds_all_its_metadata():
 def test_the_usual_build_is_launched_between_graphs():
     host, _ = profiled_step(LLM(**TINY, monokernel=False))
     assert host["cudaGraphLaunch"] == 3
-    # 56 of both builds' groups, but for the draft's tails, as its rows fill their buffers; a slot mapping a
-    # group and two token maps; the inputs' copy, and two that bring the tokens back.
-    assert sum(host.values()) - 3 == 53 + 7 + 2 + 3
+    # 56 of both builds' groups, a slot mapping a group and two token maps; the inputs' copy, and two that bring
+    # the tokens back. The top-k's own are in the graphs.
+    assert sum(host.values()) - 3 == 56 + 7 + 2 + 3
 
 
 def test_seeded_samples_are_the_same_in_a_graph_and_without():

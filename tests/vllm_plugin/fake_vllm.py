@@ -105,7 +105,8 @@ class DeepseekSparseSWAMetadataBuilder:
     def build(self, common_prefix_len, common_attn_metadata, fast_build=False, replay_start=None):
         cm, rows = common_attn_metadata, common_attn_metadata.num_actual_tokens
         token_map = cm.token_to_req_indices(self.token_to_req_indices)
-        self._fill(cm.query_start_loc, cm.seq_lens, cm.slot_mapping, cm.block_table_tensor, token_map)
+        replay_start = self.no_replay_start if replay_start is None else replay_start
+        self._fill(cm, cm.block_table_tensor, replay_start, token_map)
         return DeepseekSparseSWAMetadata(
             block_table=cm.block_table_tensor,
             slot_mapping=cm.slot_mapping,
@@ -118,7 +119,7 @@ class DeepseekSparseSWAMetadataBuilder:
             decode_swa_indices=self.decode_swa_indices[:rows],
             decode_swa_lens=self.decode_swa_lens[:rows],
             decode_swa_width=WINDOW,
-            replay_start=self.no_replay_start if replay_start is None else replay_start,
+            replay_start=replay_start,
             num_decodes=cm.num_reqs,
             num_decode_tokens=rows,
             max_decode_query_len=min(cm.max_query_len, self.decode_threshold),
@@ -127,20 +128,21 @@ class DeepseekSparseSWAMetadataBuilder:
     def update_draft_decode_metadata(self, metadata):
         m = metadata
         compute_token_to_req_indices(m.query_start_loc, m.token_to_req_indices, 0, m.num_decode_tokens)
-        self._fill(m.query_start_loc, m.seq_lens, m.slot_mapping, m.block_table, m.token_to_req_indices)
+        self._fill(m, m.block_table, m.replay_start, m.token_to_req_indices)
 
     def build_tile_scheduler(self, num_decode_tokens):
         return {"swaonly": None}
 
-    def _fill(self, query_start_loc, seq_lens, slot_mapping, block_table, token_map):
+    def _fill(self, batch, block_table, replay_start, token_map):
         buffers = GroupBuffers(
             self.is_valid_token, self.decode_swa_indices, self.decode_swa_lens, None, None, None
         )
         group = WindowGroup("fake", WINDOW, BLOCK_SIZE, ragged=False)
-        rows = token_map.shape[0]
-        batch = DecodeBatch(query_start_loc, seq_lens, rows)
-        reference.build_group(group, GroupInputs(block_table, slot_mapping[:rows]), batch, token_map, buffers)
-        torch.ge(slot_mapping, 0, out=self.is_valid_token[: slot_mapping.shape[0]])
+        rows, slots = token_map.shape[0], batch.slot_mapping
+        inputs = GroupInputs(block_table, slots[:rows])
+        decode = DecodeBatch(batch.query_start_loc, batch.seq_lens, rows, replay_start)
+        reference.build_group(group, inputs, decode, token_map, buffers)
+        torch.ge(slots, 0, out=self.is_valid_token[: slots.shape[0]])
 
 
 def build_attn_metadata(

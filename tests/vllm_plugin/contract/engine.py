@@ -6,13 +6,11 @@ Importable only where vLLM is. No GPU is needed: vLLM's Triton kernels run in th
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -20,11 +18,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import GridExecutor
-
-# On a GPU vLLM's platform imports its compiled extension first. The builders call nothing of it, so vLLM's
-# Python files alone will do.
-if importlib.util.find_spec("vllm._C_stable_libtorch") is None:
-    sys.modules["vllm._C_stable_libtorch"] = ModuleType("vllm._C_stable_libtorch")
 
 from vllm.models.deepseek_v41.nvidia.flashinfer_sparse import DeepseekSparseSWAFlashInferMetadataBuilder
 from vllm.models.deepseek_v41.nvidia.flashmla import DeepseekSparseSWAFlashMLAMetadataBuilder
