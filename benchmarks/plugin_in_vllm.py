@@ -3,8 +3,8 @@
     PYTHONPATH=src:tests python benchmarks/plugin_in_vllm.py --json plugin.json --markdown plugin.md
 
 Needs vLLM 0.33 as its wheel unpacks, and what importing its builders needs
-(tests/vllm_plugin/contract/requirements.txt): on a GPU they ask its compiled extensions when they are imported,
-under torch 2.11 too, and call nothing of them. Builders are made as the contract
+(tests/vllm_plugin/contract/requirements.txt). On a GPU these ask its compiled extensions on import,
+which torch 2.11 loads too, and call nothing of them. Builders are made as the contract
 tests make them, and built through the model runner's own ``build_attn_metadata``: 4 target groups, then 3
 draft groups. Before anything is timed every field is compared, and the plug-in must have armed itself;
 afterwards a fault is planted, and it must disarm with vLLM's values in place. Without a GPU it counts and

@@ -76,8 +76,8 @@ def test_a_step_with_the_one_launch_is_one_graph_that_builds_all_its_metadata():
 def test_the_usual_build_is_launched_between_graphs():
     host, _ = profiled_step(LLM(**TINY, monokernel=False))
     assert host["cudaGraphLaunch"] == 3
-    # 56 of both builds' groups, a slot mapping a group and two token maps; the inputs' copy, and two that bring
-    # the tokens back. The top-k's own are in the graphs.
+    # 56 of both builds' groups, a slot mapping a group and two token maps; the inputs' copy, and two that
+    # bring the tokens back. The top-k's own are in the graphs.
     assert sum(host.values()) - 3 == 56 + 7 + 2 + 3
 
 

@@ -18,7 +18,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from triton.runtime.interpreter import GridExecutor
-
 from vllm.models.deepseek_v41.nvidia.flashinfer_sparse import DeepseekSparseSWAFlashInferMetadataBuilder
 from vllm.models.deepseek_v41.nvidia.flashmla import DeepseekSparseSWAFlashMLAMetadataBuilder
 from vllm.models.deepseek_v41.sparse_mla import DeepseekV41SparseSWAMetadataBuilder
