@@ -33,6 +33,16 @@ _CHOICE = re.compile(r"\[([^]]*)\]")
 _SETTINGS = ("", "", "", "One day ", "Today ", "This week ", "On Monday ")
 _FIRST = ("", "", "", "First, ", "To begin with, ", "We know that ")
 _THEN = ("", "", "", "So ", "Then ", "Now ", "This means that ", "Next, ", "We see that ")
+# What else happens meanwhile: with which name, place and things nobody can know. Of text that follows from what
+# was said before a draft gets nearly all right, and nothing would be learned about acceptance.
+_ASIDES = (
+    "Meanwhile {friend} looks for {wares} in the {spot}.",
+    "{friend} waits at the {spot} with some {wares}.",
+    "In the {spot}, {friend} paints {wares}.",
+    "That day {friend} also saw {wares} at the {spot}.",
+    "Later {friend} came to the {spot} for {wares}.",
+    "For {friend} there were {wares} in the {spot}.",
+)
 _SIGNS = ((" ", "*"), (" ", "x"), ("", "*"))  # around each sign, and the one of a product
 
 
@@ -90,10 +100,16 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
         sign = times if operation == "*" else operation
         written = f"{space}".join((str(a), sign, str(b), "=", f"<<{a}{operation}{b}={value}>>{value}"))
         text = _said(step[: match.start()] + written + step[match.end() :], _THEN if lines else _FIRST, rng)
-        lines.append(text.format(**words))
+        lines.append(f"{text.format(**words)} {_aside(rng)}")
     lines.append(f"#### {value}")
     question = _said(template.question, _SETTINGS, rng).format(**words, **numbers)
     return Problem(question, "\n".join(lines), template.name)
+
+
+def _aside(rng: random.Random) -> str:
+    return rng.choice(_ASIDES).format(
+        friend=rng.choice(NAMES), wares=rng.choice(ITEMS), spot=rng.choice(PLACES)
+    )
 
 
 def _said(text: str, openings: tuple[str, ...], rng: random.Random) -> str:
