@@ -33,8 +33,8 @@ _CHOICE = re.compile(r"\[([^]]*)\]")
 _SETTINGS = ("", "", "", "One day ", "Today ", "This week ", "On Monday ")
 _FIRST = ("", "", "", "First, ", "To begin with, ", "We know that ")
 _THEN = ("", "", "", "So ", "Then ", "Now ", "This means that ", "Next, ", "We see that ")
-# What else happens meanwhile: with which name, place and things nobody can know. Of text that follows from what
-# was said before a draft gets nearly all right, and nothing would be learned about acceptance.
+# What else happens meanwhile: with which name, place and things nobody can know. Of text that follows from
+# what was said before a draft gets nearly all right, and nothing would be learned about acceptance.
 _ASIDES = (
     "Meanwhile {friend} looks for {wares} in the {spot}.",
     "{friend} waits at the {spot} with some {wares}.",
