@@ -166,7 +166,8 @@ def test_the_engine_generates_by_both_paths(monkeypatch):
     arguments = ["--steps", "1", "--max-batch", "1"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert "6 tokens of 2 requests" in result.output and "all tokens equal" in result.output
+    assert "6 tokens of 2 requests" in " ".join(result.output.split())  # a title may be broken
+    assert "all tokens equal" in result.output
     [launches] = [line for line in result.output.splitlines() if "metadata launches of a step" in line]
     assert launches.split("│")[2:4] == ["          73 ", "         4 "]
 

@@ -13,8 +13,7 @@ from onelaunch.engine.model import PRESETS, ModelConfig
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "preset is None and model is None: exactly one"),
-        ({"preset": "tiny", "model": "x"}, "exactly one"),
+        ({"preset": "tiny", "model": "x"}, "preset is 'tiny' and model is 'x': at most one"),
         ({"preset": "huge"}, "preset is 'huge': it must be one of tiny, small, bench"),
         ({"preset": "tiny", "attention": "flash"}, "attention is 'flash': it must be one of dense, ragged"),
         ({"preset": "tiny", "max_model_len": 9000}, "max_model_len is 9000: it must be an integer from 2 to"),

@@ -12,18 +12,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from onelaunch.cli.device import chosen_device
 from onelaunch.cli.errors import CheckFailed
 from onelaunch.cli.files import file_option, json_option, require_writable
 from onelaunch.proof.demo import DemoResult, run_demo
-from onelaunch.proof.engine_demo import run_arms
+from onelaunch.proof.engine_demo import PROMPTS, run_arms
 from onelaunch.traffic import generated_trace, read_trace
 
 _GENERATED_REQUESTS = 2_000
 # The interpreter takes about a second for a step of 4 requests: this is under a minute.
 _CPU_STEPS, _CPU_MAX_BATCH, _GPU_MAX_BATCH = 40, 4, 64
-_CPU_TOKENS, _GPU_TOKENS = 16, 256  # of each request
+_CPU_TOKENS, _GPU_TOKENS = 48, 256  # of each request at most
 
 
 def demo(
@@ -110,6 +111,9 @@ def _run_engine(console: Console, device: torch.device) -> bool:
     with console.status("the engine, by both paths"):
         name, (usual, one) = run_arms(device, _GPU_TOKENS if device.type == "cuda" else _CPU_TOKENS)
     same = usual.token_ids == one.token_ids
+    for prompt, text in zip(PROMPTS, one.texts, strict=True):
+        console.print(Text(prompt), Text(text.rstrip(), style="bold"), sep="")
+        console.print()
     count = sum(map(len, one.token_ids))
     table = Table(
         title=f"the engine (model {name}): {count} tokens of {len(one.token_ids)} requests, with drafts",
@@ -126,6 +130,7 @@ def _run_engine(console: Console, device: torch.device) -> bool:
     table.add_row("metadata launches of a step", *(str(arm.launches) for arm in arms))
     table.add_row("mean acceptance length", *(f"{arm.acceptance_length:.2f}" for arm in arms))
     table.add_row("a step, median", *(f"{arm.step_ms:.1f} ms" for arm in arms))
+    table.add_row("inter-token latency", *(f"{arm.token_ms:.1f} ms" for arm in arms))
     console.print(table)
     if same:
         console.print("all tokens equal")

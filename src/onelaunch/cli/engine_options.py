@@ -18,9 +18,11 @@ _THREADS = "OMP_NUM_THREADS"
 
 Preset = Annotated[
     str | None,
-    typer.Option(help="A shape with random weights: tiny, small or bench. Default without a model: tiny."),
+    typer.Option(help="A shape with random weights: tiny, small or bench."),
 ]
-Model = Annotated[Path | None, typer.Option(metavar="PATH", help="A checkpoint's folder.")]
+Model = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="A checkpoint's folder. Default: the trained small model.")
+]
 Device = Annotated[str | None, typer.Option(help="cuda or cpu. Default: a GPU if there is one.")]
 Monokernel = Annotated[
     bool | None,
@@ -80,8 +82,6 @@ def engine_config(
     chosen = chosen_device(device)  # decides about Triton's interpreter, so before the engine is imported
     from onelaunch.engine.config import EngineConfig
 
-    if preset is None and model is None:
-        preset = "tiny"
     if chosen.type == "cpu" and _THREADS not in os.environ:
         # A step of these models is hundreds of small operators. Threads that wait for each other in each of
         # them gain nothing alone, and take 30 times as long when a client wants one of their cores.

@@ -19,7 +19,7 @@ def serve(
     preset: options.Preset = None,
     model: options.Model = None,
     served_model_name: Annotated[
-        str | None, typer.Option(help="What clients call the model. Default: the preset's name.")
+        str | None, typer.Option(help="What clients call the model. Default: its own name, or the preset's.")
     ] = None,
     device: options.Device = None,
     monokernel: options.Monokernel = None,

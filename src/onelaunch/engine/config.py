@@ -15,6 +15,7 @@ from onelaunch.engine.checks import is_int, is_number, one_of, require
 from onelaunch.engine.model.config import PRESETS, ModelConfig
 from onelaunch.syncs import MODES
 
+DEFAULT_MODEL = Path(__file__).parent / "default_model"  # trained: its README.md is the model card
 _ATTENTION = ("dense", "ragged")
 _SYNC_CHECK = "ONELAUNCH_SYNC_CHECK"
 
@@ -157,7 +158,7 @@ class EngineConfig:
         """A checked configuration.
 
         Args:
-            model: checkpoint folder; exactly one of it and ``preset``.
+            model: checkpoint folder; without it and ``preset``, the trained one of this package.
             preset: a shape with random weights: "tiny", "small" or "bench".
             device: a GPU if there is one, else the CPU, when None.
             monokernel: None is on where there is a GPU, off on a CPU.
@@ -171,15 +172,15 @@ class EngineConfig:
         Raises:
             ValueError: an argument is out of range, or contradicts another.
         """
-        if (model is None) == (preset is None):
+        if model is not None and preset is not None:
             raise ValueError(
-                f"preset is {preset!r} and model is {model!r}: exactly one of the two must be given"
+                f"preset is {preset!r} and model is {str(model)!r}: at most one of the two must be given"
             )
         if preset is not None:
             one_of("preset", preset, tuple(PRESETS))
             shape = PRESETS[preset]
         else:
-            assert model is not None
+            model = DEFAULT_MODEL if model is None else model
             shape = ModelConfig.read(Path(model))
         chosen = check_device(("cuda" if torch.cuda.is_available() else "cpu") if device is None else device)
         on_gpu = chosen.type == "cuda"

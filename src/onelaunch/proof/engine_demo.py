@@ -14,7 +14,14 @@ import torch
 if TYPE_CHECKING:
     from onelaunch.engine.config import EngineConfig
 
-PROMPTS = ("Tom has 3 bags of 12 apples.", "One launch")
+# In the words of the problems that the default model was trained on.
+PROMPTS = (
+    "Question: Tom buys 3 bags at 12 dollars each and pays with 50 dollars. How much change does Tom get?\n"
+    "Answer:",
+    "Question: Ada has 4 boxes of 15 pears and Noah has 3 bags of 11 pears. "
+    "How many more pears does Ada have?\nAnswer:",
+)
+STOP = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +32,23 @@ class EngineArm:
         launches: that build the metadata of a decode step.
         acceptance_length: mean tokens of a step and request.
         step_ms: median time of a step, in milliseconds.
-        token_ids: of each prompt's completion.
+        token_ms: time of a request's token: that of a step over its tokens, in milliseconds.
+        texts, token_ids: of each prompt's completion.
     """
 
     monokernel: bool
     launches: int
     acceptance_length: float
     step_ms: float
+    token_ms: float
+    texts: tuple[str, ...]
     token_ids: tuple[tuple[int, ...], ...]
 
 
 def run_arms(
     device: torch.device, max_tokens: int, prompts: Sequence[str] = PROMPTS
 ) -> tuple[str, list[EngineArm]]:
-    """Serve the prompts by the usual build, then by the one launch.
+    """Let the default model answer the prompts by the usual build, then by the one launch.
 
     Returns:
         the model's name, and both arms.
@@ -48,9 +58,7 @@ def run_arms(
     """
     from onelaunch.engine.config import EngineConfig
 
-    configs = [
-        EngineConfig.make(preset="tiny", device=device, monokernel=monokernel) for monokernel in (False, True)
-    ]
+    configs = [EngineConfig.make(device=device, monokernel=monokernel) for monokernel in (False, True)]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # on a CPU, threads that wait for each other in each small operator crawl
     try:
@@ -64,13 +72,17 @@ def _run_arm(config: EngineConfig, max_tokens: int, prompts: Sequence[str]) -> E
 
     llm = LLM(config)
     ends = [time.perf_counter()]
-    params = SamplingParams(max_tokens=max_tokens, temperature=0, ignore_eos=True)
+    params = SamplingParams(max_tokens=max_tokens, temperature=0, stop=(STOP,))
     completions = llm.generate(list(prompts), params, after_step=lambda _: ends.append(time.perf_counter()))
     stats = llm.core.stats
+    acceptance_length = 1 + stats.num_accepted_tokens / max(stats.num_drafts, 1)
+    step_ms = 1e3 * statistics.median(end - begun for begun, end in pairwise(ends))
     return EngineArm(
         config.monokernel,
         stats.launches_per_step,
-        1 + stats.num_accepted_tokens / max(stats.num_drafts, 1),
-        1e3 * statistics.median(end - begun for begun, end in pairwise(ends)),
+        acceptance_length,
+        step_ms,
+        step_ms / acceptance_length,
+        tuple(one.text for one in completions),
         tuple(one.token_ids for one in completions),
     )
