@@ -24,7 +24,7 @@ def draw(history: dict[str, list[dict[str, float]]], path: Path) -> None:
             other = panel.twinx()
             other.plot(steps, [row["acceptance length"] for row in rows], color="black", linewidth=1)
             other.set_ylabel("acceptance length (black)")
-        panel.legend(frameon=False)
+        panel.legend(frameon=False, loc="center right")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
