@@ -85,7 +85,7 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
     items, things = rng.sample(ITEMS, 2)
     words = {"name": name, "other": other, "items": items, "things": things, "place": rng.choice(PLACES)}
     space, times = rng.choice(_SIGNS)
-    lines = []
+    lines: list[str] = []
     for step in template.steps:
         match = _STEP.search(step)
         assert match is not None, step
