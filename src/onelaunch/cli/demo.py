@@ -24,7 +24,7 @@ from onelaunch.traffic import generated_trace, read_trace
 _GENERATED_REQUESTS = 2_000
 # The interpreter takes about a second for a step of 4 requests: this is under a minute.
 _CPU_STEPS, _CPU_MAX_BATCH, _GPU_MAX_BATCH = 40, 4, 64
-_CPU_TOKENS, _GPU_TOKENS = 48, 256  # of each request at most
+_CPU_TOKENS, _GPU_TOKENS = 96, 256  # of each request at most
 
 
 def demo(

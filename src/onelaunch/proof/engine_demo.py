@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 # In the words of the problems that the default model was trained on.
 PROMPTS = (
-    "Question: Tom buys 3 bags at 12 dollars each and pays with 50 dollars. How much change does Tom get?\n"
+    "Question: Tom buys 3 kites for 12 dollars each and pays with 50 dollars. How much change does Tom get?\n"
     "Answer:",
-    "Question: Ada has 4 boxes of 15 pears and Noah has 3 bags of 11 pears. "
-    "How many more pears does Ada have?\nAnswer:",
+    "Question: Ada has 4 boxes of 15 pears. Noah has 11 pears. How many more pears does Ada have?\nAnswer:",
 )
 STOP = "\n\n"
 
