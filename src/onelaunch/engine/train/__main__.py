@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import math
 import time
@@ -51,7 +52,9 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Of weights and problems.")] = 0,
 ) -> None:
     """Train a model on generated word problems."""
-    console = Console()
+    if importlib.util.find_spec("matplotlib") is None:  # now, and not after the training
+        raise typer.BadParameter("matplotlib is not installed: pip install onelaunch[plots]")
+    console = Console(soft_wrap=True)
     out.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape = PRESETS[preset]
