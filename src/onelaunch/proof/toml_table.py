@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import Any
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+def read_toml(path: Path, make: Callable[[Mapping[str, Any], str], _T]) -> _T:
+    """What ``make`` makes of a file's values and its text.
+
+    Raises:
+        ValueError: it is no TOML, or ``make`` raises one; the message begins with the path.
+        OSError: it can't be read.
+    """
+    try:
+        text = path.read_text()
+        values = tomllib.loads(text)
+    except ValueError as error:  # of the encoding, too
+        raise ValueError(f"{path} is not TOML: {error}") from error
+    try:
+        return make(values, text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 class Table:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from onelaunch.proof.load.settings import FIRST_TOKEN_ID
-from onelaunch.proof.toml_table import Table
+from onelaunch.proof.toml_table import Table, read_toml
 
 ARMS = ("base", "change")
 METRICS = ("inter_token_latency", "time_to_first_token")
@@ -111,14 +110,7 @@ def read_plan(path: Path) -> Plan:
         ValueError: it is no TOML, or no plan; the message names the key.
         OSError: it can't be read.
     """
-    try:
-        values = tomllib.loads(path.read_text())
-    except ValueError as error:  # of the encoding, too
-        raise ValueError(f"{path} is not TOML: {error}") from error
-    try:
-        return make_plan(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return read_toml(path, lambda values, _: make_plan(values))
 
 
 def make_plan(values: Mapping[str, Any]) -> Plan:

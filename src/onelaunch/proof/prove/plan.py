@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onelaunch.proof.toml_table import Table
+from onelaunch.proof.toml_table import Table, read_toml
 
 MEASURING = (
     "verify", "bench", "targets", "launches", "ab", "load", "evaluate", "acceptance", "sync-check", "generate"
@@ -107,15 +106,7 @@ def read_plan(path: Path) -> ProofPlan:
         ValueError: it is no TOML, or no plan; the message names the key, what it was and what it must be.
         OSError: it can't be read.
     """
-    try:
-        text = path.read_text()
-        values = tomllib.loads(text)
-    except ValueError as error:  # of the encoding, too
-        raise ValueError(f"{path} is not TOML: {error}") from error
-    try:
-        return make_plan(values, text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return read_toml(path, make_plan)
 
 
 def make_plan(values: Mapping[str, Any], text: str = "") -> ProofPlan:
