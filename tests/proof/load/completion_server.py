@@ -10,11 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class CompletionServer:
-    """What was asked: ``bodies`` in the order they came, ``most_in_flight`` at once."""
+    """What was asked: ``bodies`` in the order they came, under which ``keys``, ``most_in_flight`` at once."""
 
     def __init__(self, fails_at, step):
         self.step = step
         self.bodies = []
+        self.keys = set()
         self.most_in_flight = self.in_flight = 0
         self.fails_at = fails_at
         self.lock = threading.Lock()
@@ -33,6 +34,7 @@ def completion_server(fails_at=None, step=0.003):
             with record.lock:
                 number = len(record.bodies)
                 record.bodies.append(body)
+                record.keys.add(self.headers["Authorization"])
                 record.in_flight += 1
                 record.most_in_flight = max(record.most_in_flight, record.in_flight)
             time.sleep(0.02)

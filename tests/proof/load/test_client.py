@@ -55,6 +55,14 @@ def test_every_request_asks_for_a_stream_of_equal_length_with_its_tokens_counted
         }
 
 
+@pytest.mark.parametrize(("key", "sent"), [("secret", "Bearer secret"), ("", None)])
+def test_a_key_of_the_environment_is_sent(monkeypatch, key, sent):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with completion_server() as (url, record):
+        asyncio.run(run_load(settings(url)))
+    assert record.keys == {sent}
+
+
 def test_one_failed_request_fails_the_run():
     with (
         completion_server(fails_at=4) as (url, record),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onelaunch.proof.load.http import open_client
 from onelaunch.proof.load.stream import RequestFailed
 from onelaunch.proof.load.streams import in_streams
 
 if TYPE_CHECKING:
     import httpx
-
-_CONNECT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ async def served_model(base_url: str) -> str:
     import httpx
 
     try:
-        async with _client(base_url, 30.0) as client:
+        async with open_client(base_url, 30.0) as client:
             response = await client.get("/v1/models")
             response.raise_for_status()
             names = [one["id"] for one in response.json()["data"]]
@@ -89,7 +87,7 @@ async def ask_all(
     answers: dict[int, Answer] = {}
     salt = secrets.token_hex(8) if asking.salt else None
 
-    async with _client(asking.base_url, asking.timeout, asking.parallel) as client:
+    async with open_client(asking.base_url, asking.timeout, asking.parallel) as client:
 
         async def one(i: int) -> None:
             try:
@@ -103,19 +101,6 @@ async def ask_all(
         await in_streams(len(prompts), asking.parallel, one)
         seconds = time.perf_counter() - start
     return [answers[i] for i in range(len(prompts))], seconds
-
-
-def _client(base_url: str, timeout: float, parallel: int = 1) -> httpx.AsyncClient:
-    import httpx
-
-    key = os.environ.get("OPENAI_API_KEY")
-    return httpx.AsyncClient(
-        base_url=base_url,
-        timeout=httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT_S),
-        limits=httpx.Limits(max_connections=parallel),
-        headers={"Authorization": f"Bearer {key}"} if key else None,
-        trust_env=False,
-    )
 
 
 def _body(asking: Asking, prompt: str, salt: str | None) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from onelaunch.proof.extras import require
+from onelaunch.proof.load.http import open_client
 from onelaunch.proof.load.prompts import make_prompts
 from onelaunch.proof.load.result import LoadResult
 from onelaunch.proof.load.settings import LoadSettings
 from onelaunch.proof.load.stream import RequestFailed, RequestTiming, stream_completion
 from onelaunch.proof.load.streams import in_streams
-
-_CONNECT_TIMEOUT_S = 10.0
 
 
 async def run_load(settings: LoadSettings, progress: Callable[[int], None] | None = None) -> LoadResult:
@@ -29,17 +28,10 @@ async def run_load(settings: LoadSettings, progress: Callable[[int], None] | Non
         ValueError: httpx is not installed.
     """
     require("httpx")
-    import httpx
-
     prompts = make_prompts(settings)
     timings: dict[int, RequestTiming] = {}
 
-    async with httpx.AsyncClient(
-        base_url=settings.base_url,
-        timeout=httpx.Timeout(settings.timeout, connect=_CONNECT_TIMEOUT_S),
-        limits=httpx.Limits(max_connections=settings.concurrency),
-        trust_env=False,  # a proxy's delays would be measured, too
-    ) as client:
+    async with open_client(settings.base_url, settings.timeout, settings.concurrency) as client:
 
         async def one(i: int) -> None:
             try:
