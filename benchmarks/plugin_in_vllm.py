@@ -31,8 +31,9 @@ if not torch.cuda.is_available():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+from vllm_end_to_end.stand_ins import plant_a_fault
+
 import onelaunch.vllm_plugin as plugin
-from onelaunch import StepBuilder
 from onelaunch.launches import counting
 from onelaunch.proof.graphs import elapsed_us, record
 from onelaunch.vllm_plugin import patches
@@ -163,22 +164,14 @@ def _fault() -> str:
     usual, faulty = Side(contract.V41, batch), Side(contract.V41, batch)
     patches.remove()
     expected = usual.step()
-    build = StepBuilder.build
-
-    def wrong(self: StepBuilder, *args: Any) -> Any:
-        step = build(self, *args)
-        if self.backend == "kernel":
-            self.buffers(self.groups[-1].name).lengths[0] += 1
-        return step
-
-    StepBuilder.build = wrong  # type: ignore[method-assign]
+    restore = plant_a_fault()
     try:
         with _patched():
             for _ in range(3):
                 contract.assert_same(expected, faulty.step())
             reason = plugin.status().disarmed
     finally:
-        StepBuilder.build = build  # type: ignore[method-assign]
+        restore()
     if reason is None:
         raise SystemExit("a planted fault was not noticed")
     return reason

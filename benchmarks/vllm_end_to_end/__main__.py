@@ -55,9 +55,15 @@ def main(
     write_configs(root)
     arms = {(v, name): Arm(v, name, root, patience) for v in variants for name in _ARMS}
     result: dict[str, Any] = {}
+
+    def keep() -> None:
+        if json_out is not None:
+            json_out.write_text(json.dumps(result, indent=1) + "\n")
+
     try:
         chosen = _first_ready(arms, variants, patience)
         result["stages"] = {arm.label: f"{arm.stage}{', failed' * bool(arm.error)}" for arm in arms.values()}
+        keep()
         _tell_failures(arms)
         if chosen is not None:
             say(f"measuring {chosen}")
@@ -70,18 +76,16 @@ def main(
                 except Exception:
                     result.setdefault("errors", []).append(traceback.format_exc())
                     say(traceback.format_exc())
-                if json_out is not None:  # what there is, should the next one not come back
-                    json_out.write_text(json.dumps(result, indent=1) + "\n")
+                keep()  # what there is, should the next one not come back
     finally:
         for arm in arms.values():
             arm.end()
-    if json_out is not None:
-        json_out.write_text(json.dumps(result, indent=1) + "\n")
     if chosen is None:
         raise SystemExit("no variant has both arms ready")
-    print(_markdown(result))
+    text = _markdown(result)
+    print(text)
     if markdown_out is not None:
-        markdown_out.write_text(_markdown(result))
+        markdown_out.write_text(text)
     status = result.get("status", {})
     armed = any("is armed" in line for line in status.get("on", {}).get("lines", ()))
     noticed = status.get("fault", {}).get("disarmed") is not None
@@ -90,22 +94,18 @@ def main(
 
 
 def _first_ready(arms: dict[tuple[str, str], Arm], variants: list[str], patience: float) -> str | None:
-    """The first variant in order with all its arms ready; without the fault's if need be."""
+    """The first variant in order with all its arms ready; without the fault's when no more will come."""
     while True:
-        late = time.perf_counter() - begun > patience
-        for names in (_ARMS, _ARMS[:2]) if late else (_ARMS,):
+        over = time.perf_counter() - begun > patience or all(arm.error or arm.ready for arm in arms.values())
+        for names in (_ARMS, _ARMS[:2]) if over else (_ARMS,):
             for variant in variants:
                 mine = [arms[variant, name] for name in names]
                 if all(arm.ready for arm in mine):
                     return variant
-                if not late and not any(arm.error for arm in mine):
+                if not over and not any(arm.error for arm in mine):
                     break  # it may still come, and goes first
-        if late or all(arm.error or arm.ready for arm in arms.values()):
-            if late:
-                return None
-            # Nothing moves any more: whatever off and on can do alone.
-            both = (v for v in variants if all(arms[v, name].ready for name in _ARMS[:2]))
-            return next(both, None)
+        if over:
+            return None
         time.sleep(0.2)
 
 

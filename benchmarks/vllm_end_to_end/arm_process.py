@@ -79,7 +79,7 @@ class Arm:
                 self.answers.put(answer)
             else:
                 say(f"{self.label}: {self.stage}")
-        if not self.error and self.stage != "end":
+        if not self.error:
             code = self.process.wait()
             self.error = f"the process ended with {code}; its log ends:\n{self.tail()}"
         self.answers.put(None)

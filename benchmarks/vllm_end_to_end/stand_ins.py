@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def stand_in() -> None:
     """Replace what needs a library that may be missing, or a newer torch, in every arm alike."""
+    import torch  # after vLLM, which sets what it wants of torch when it is imported
     from vllm import ModelRegistry
     from vllm.model_executor.kernels.mhc.torch import mhc_post_torch, mhc_pre_delayed_torch
     from vllm.model_executor.model_loader import dummy_loader
@@ -70,8 +73,8 @@ def stand_in() -> None:
     model.mhc_post_tilelang = dspark.mhc_post_tilelang = mhc_post_torch
 
 
-def plant_a_fault() -> None:
-    """One wrong integer in the last group of every launch."""
+def plant_a_fault() -> Callable[[], None]:
+    """One wrong integer in the last group of every launch, until the result is called."""
     from onelaunch import StepBuilder
 
     build = StepBuilder.build
@@ -82,4 +85,8 @@ def plant_a_fault() -> None:
             self.buffers(self.groups[-1].name).lengths[0] += 1
         return step
 
-    StepBuilder.build = wrong
+    def restore() -> None:
+        StepBuilder.build = build  # type: ignore[method-assign]
+
+    StepBuilder.build = wrong  # type: ignore[method-assign]
+    return restore
