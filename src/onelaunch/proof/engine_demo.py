@@ -20,7 +20,7 @@ PROMPTS = (
     "Answer:",
     "Question: Ada has 4 boxes of 15 pears. Noah has 11 pears. How many more pears does Ada have?\nAnswer:",
 )
-STOP = "\n\n"
+_STOP = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,6 @@ class EngineArm:
         launches: that build the metadata of a decode step.
         acceptance_length: mean tokens of a step and request.
         step_ms: median time of a step, in milliseconds.
-        token_ms: time of a request's token: that of a step over its tokens, in milliseconds.
         texts, token_ids: of each prompt's completion.
     """
 
@@ -39,9 +38,13 @@ class EngineArm:
     launches: int
     acceptance_length: float
     step_ms: float
-    token_ms: float
     texts: tuple[str, ...]
     token_ids: tuple[tuple[int, ...], ...]
+
+    @property
+    def token_ms(self) -> float:
+        """Time of a request's token, in milliseconds: a step's, shared by its tokens."""
+        return self.step_ms / self.acceptance_length
 
 
 def run_arms(
@@ -71,17 +74,14 @@ def _run_arm(config: EngineConfig, max_tokens: int, prompts: Sequence[str]) -> E
 
     llm = LLM(config)
     ends = [time.perf_counter()]
-    params = SamplingParams(max_tokens=max_tokens, temperature=0, stop=(STOP,))
+    params = SamplingParams(max_tokens=max_tokens, temperature=0, stop=(_STOP,))
     completions = llm.generate(list(prompts), params, after_step=lambda _: ends.append(time.perf_counter()))
     stats = llm.core.stats
-    acceptance_length = 1 + stats.num_accepted_tokens / max(stats.num_drafts, 1)
-    step_ms = 1e3 * statistics.median(end - begun for begun, end in pairwise(ends))
     return EngineArm(
         config.monokernel,
         stats.launches_per_step,
-        acceptance_length,
-        step_ms,
-        step_ms / acceptance_length,
+        1 + stats.num_accepted_tokens / max(stats.num_drafts, 1),
+        1e3 * statistics.median(end - begun for begun, end in pairwise(ends)),
         tuple(one.text for one in completions),
         tuple(one.token_ids for one in completions),
     )

@@ -12,14 +12,12 @@ pytest.importorskip("matplotlib")
 from onelaunch.engine import LLM, SamplingParams
 from onelaunch.engine.train.__main__ import train
 
-FIELDS = {"short_length": 32, "short_share": 0.5, "learning_rate": 1e-3, "num_drafts": 3, "workers": 0}
-
 
 def run(out, minutes: float) -> dict[str, dict[str, torch.Tensor]]:
     """Weights after each stage."""
     train(
-        out, target_minutes=minutes, draft_minutes=minutes, preset="tiny", batch_size=2, length=64, seed=1,
-        **FIELDS,
+        out, target_minutes=minutes, draft_minutes=minutes, preset="tiny", batch_size=2, length=64,
+        short_length=32, short_share=0.5, learning_rate=1e-3, num_drafts=3, workers=0, seed=1,
     )  # fmt: skip
     kept = {
         stage: torch.load(out / f"{stage}.unfinished.pt", weights_only=True) for stage in ("target", "draft")

@@ -98,7 +98,7 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
             return None
         numbers[result] = value
         sign = times if operation == "*" else operation
-        written = f"{space}".join((str(a), sign, str(b), "=", f"<<{a}{operation}{b}={value}>>{value}"))
+        written = space.join((str(a), sign, str(b), "=", f"<<{a}{operation}{b}={value}>>{value}"))
         text = _said(step[: match.start()] + written + step[match.end() :], _THEN if lines else _FIRST, rng)
         lines.append(f"{text.format(**words)} {_aside(rng)}")
     lines.append(f"#### {value}")
