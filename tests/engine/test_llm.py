@@ -265,6 +265,16 @@ def test_drafts_are_counted_as_they_are_accepted():
     assert stats.accepted_per_pos == sorted(stats.accepted_per_pos, reverse=True)
 
 
+def test_a_block_of_which_no_token_is_verified_is_a_draft_too():
+    llm = LLM(**TINY, speculative='{"adaptive_verification": 0.1}')
+    given = prompts(8)
+    llm.generate(given, SamplingParams(max_tokens=40, temperature=0, ignore_eos=True))
+    stats = llm.core.stats
+    assert stats.num_draft_tokens < stats.num_drafts
+    # Tokens of decode steps, but for a last one that no draft could follow.
+    assert stats.num_drafts + stats.num_accepted_tokens >= 8 * 40 - 2 * len(given)
+
+
 def test_without_a_checkpoint_some_drafts_are_right_and_the_context_still_decides():
     llm = LLM(**TINY)
     params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)

@@ -141,7 +141,8 @@ class EngineCore:
         if not request.decoding:
             request.num_computed += scheduled.num_rows
         else:
-            self._count_drafts(int(result.num_drafts[place]), int(result.num_accepted[place]))
+            if scheduled.num_drafts:
+                self._count_drafts(int(result.num_drafts[place]), int(result.num_accepted[place]))
         if not scheduled.samples:
             self._tables.commit(request.row, request.tokens, request.num_computed)
             return None
@@ -193,12 +194,11 @@ class EngineCore:
         return None, None, sampled
 
     def _count_drafts(self, num_drafts: int, num_accepted: int) -> None:
-        if num_drafts:
-            self.stats.num_drafts += 1
-            self.stats.num_draft_tokens += num_drafts
-            self.stats.num_accepted_tokens += num_accepted
-            for position in range(num_accepted):
-                self.stats.accepted_per_pos[position] += 1
+        self.stats.num_drafts += 1
+        self.stats.num_draft_tokens += num_drafts
+        self.stats.num_accepted_tokens += num_accepted
+        for position in range(num_accepted):
+            self.stats.accepted_per_pos[position] += 1
 
     def _update_stats(self) -> None:
         stats, scheduler = self.stats, self._scheduler

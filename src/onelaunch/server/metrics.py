@@ -26,7 +26,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], float]], ...] = (
     ("vllm:num_preemptions", "Requests that lost their blocks.", lambda stats: stats.preemptions),
 )
 _SPECULATIVE_COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], float]], ...] = (
-    ("vllm:spec_decode_num_drafts", "Draft blocks verified.", lambda stats: stats.num_drafts),
+    ("vllm:spec_decode_num_drafts", "Draft blocks.", lambda stats: stats.num_drafts),
     ("vllm:spec_decode_num_draft_tokens", "Draft tokens verified.", lambda stats: stats.num_draft_tokens),
     (
         "vllm:spec_decode_num_accepted_tokens",
