@@ -12,7 +12,7 @@ from onelaunch.engine.config import DEFAULT_MODEL
 from onelaunch.engine.train.data import completion, prompt
 from onelaunch.engine.train.problems import problems
 
-GREEDY = SamplingParams(max_tokens=200, temperature=0, stop=("\n\n",))
+GREEDY = SamplingParams(max_tokens=300, temperature=0, stop=("\n\n",))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def few_shot() -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def usual(few_shot):
-    llm = LLM(device=DEVICE, monokernel=False, attention="dense", max_model_len=1024)
+    llm = LLM(device=DEVICE, monokernel=False, attention="dense", max_model_len=1536)
     return llm.generate(few_shot[0], GREEDY), llm.core.stats
 
 
@@ -41,7 +41,7 @@ def test_its_drafts_are_accepted(usual):
 
 
 def test_the_one_launch_gives_the_same_answer(usual, few_shot):
-    llm = LLM(device=DEVICE, monokernel=True, max_model_len=1024)
+    llm = LLM(device=DEVICE, monokernel=True, max_model_len=1536)
     [one] = llm.generate(few_shot[0][:1], SamplingParams(max_tokens=40, temperature=0, stop=("\n\n",)))
     assert len(one.token_ids) > 20
     assert one.token_ids == usual[0][0].token_ids[: len(one.token_ids)]

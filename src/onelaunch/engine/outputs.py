@@ -52,7 +52,7 @@ class EngineStats:
     """Counters since the engine started, and gauges of now. The server turns them into metrics.
 
     Attributes:
-        num_drafts: draft blocks, one a request and decode step; adaptive verification may take no token of one.
+        num_drafts: draft blocks, one a request and decode step; adaptive verification may take none of it.
         num_draft_tokens, num_accepted_tokens: their verified tokens, and those accepted.
         accepted_per_pos: how often the draft token at each position was accepted; [k].
         prompt_tokens, generation_tokens: tokens of prompts that were computed or found, each prompt once, and

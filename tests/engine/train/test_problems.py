@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from onelaunch.engine.train.data import completion, prompt, train_tokenizer
+from onelaunch.engine.train.data import batches, completion, prompt, train_tokenizer, weighed
 from onelaunch.engine.train.problems import SPLITS, problems
+from onelaunch.engine.train.stories import ENDS, EVENTS
 from onelaunch.engine.train.templates import TRAINED, UNSEEN
 
 
@@ -23,6 +24,7 @@ def some(split: str, count: int, seed: int = 0):
 def test_every_calculation_is_right_and_uses_what_is_known(split):
     for problem in some(split, 2000):
         known = set(map(int, re.findall(r"\d+", problem.question))) | {1, 2}
+        assert not set("<\n0123456789") & set(problem.parts[1])
         *steps, last = problem.answer.split("\n")
         for step in steps:
             [(a, operation, b, value)] = re.findall(r"<<(\d+)([-+*/])(\d+)=(\d+)>>\4", step)
@@ -47,10 +49,26 @@ def test_splits_share_no_problem_and_cover_their_templates():
         return problem.template, tuple(re.findall(r"\d+", problem.question))
 
     assert not {numbers_of(one) for one in trained} & {numbers_of(one) for one in numbers}
-    assert {one.template for one in trained} == {one.template for one in numbers} == {t.name for t in TRAINED}
+    kinds = {t.name for t in TRAINED}
+    assert kinds < {one.template for one in trained}
+    assert kinds < {one.template for one in numbers}
     assert {one.template for one in templates} == {t.name for t in UNSEEN}
-    assert not {t.name for t in TRAINED} & {t.name for t in UNSEEN}
-    assert {len(t.steps) for t in TRAINED} == {1, 2, 3, 4}
+    assert not {one.template for one in (*trained, *numbers)} & {t.name for t in UNSEEN}
+    assert {one.answer.count("<<") for one in trained} == {1, 2, 3, 4}
+
+
+def test_stories_are_of_many_kinds():
+    stories = {one.template for one in some("train", 5000)} - {t.name for t in TRAINED}
+    assert len(stories) > 400
+    told = {name for kind in stories for name in kind.split("-")}
+    assert told == {"have", "holders", *(sentence.name for sentence in (*EVENTS, *ENDS))}
+
+
+def test_unseen_templates_are_made_of_words_that_are_trained():
+    def words_of(split):
+        return {word for one in some(split, 5000) for word in re.findall(r"[A-Za-z]+", one.question)}
+
+    assert words_of("templates") <= words_of("train")
 
 
 def test_an_unknown_split_is_refused():
@@ -72,9 +90,24 @@ def test_digits_are_tokens_and_texts_come_back():
         encoded = tokenizer.encode(text, add_special_tokens=False)
         assert tokenizer.decode(encoded.ids) == text
         assert all(len(token) == 1 for token in encoded.tokens if any(c.isdigit() for c in token))
-        # An answer's tokens are the same after its prompt as alone: what training sees is what serving does.
-        parts = [
-            tokenizer.encode(part, add_special_tokens=False).ids
-            for part in (prompt(problem), completion(problem))
-        ]
-        assert parts[0] + parts[1] == encoded.ids
+        # Pieces' tokens are those of the whole: what training sees is what serving does.
+        pieces = [tokenizer.encode(piece, add_special_tokens=False).ids for piece, _ in weighed(problem)]
+        assert [token for piece in pieces for token in piece] == encoded.ids
+
+
+def test_worked_steps_count_more_than_asides_and_asides_more_than_questions():
+    tokenizer = train_tokenizer(600)
+    ids, weights = next(batches(tokenizer.to_str(), 4, 255, 3, workers=0))
+    assert ids.shape == weights.shape == (4, 256)
+
+    def text_of(chosen):
+        return tokenizer.decode(ids[chosen].tolist())
+
+    kinds = sorted(set(weights.unique().tolist()))
+    assert len(kinds) == 3
+    question, aside, worked = (text_of(weights == kind) for kind in kinds)
+    assert "Question:" in question
+    assert "<<" not in question + aside
+    assert "####" in worked
+    assert "Seen" in aside
+    assert "Seen" not in worked

@@ -13,17 +13,17 @@ from onelaunch.engine import LLM, SamplingParams
 from onelaunch.engine.train.__main__ import train
 
 
-def run(out, minutes: float) -> dict[str, dict[str, torch.Tensor]]:
+def run(out, minutes: float, start_from=None) -> dict[str, dict[str, torch.Tensor]]:
     """Weights after each stage."""
     train(
-        out, target_minutes=minutes, draft_minutes=minutes, preset="tiny", batch_size=2, length=64,
-        short_length=32, short_share=0.5, learning_rate=1e-3, num_drafts=3, workers=0, seed=1,
+        out, target_minutes=minutes, draft_minutes=minutes, preset="tiny", start_from=start_from,
+        batch_size=2, length=64, short_length=32, short_share=0.5, learning_rate=1e-3, num_drafts=3,
+        fuse=False, workers=0, seed=1,
     )  # fmt: skip
     kept = {
         stage: torch.load(out / f"{stage}.unfinished.pt", weights_only=True) for stage in ("target", "draft")
     }
-    assert kept["target"]["step"] > 0
-    assert kept["draft"]["step"] > 0
+    assert not minutes or min(state["step"] for state in kept.values()) > 0
     return {stage: state["model"] for stage, state in kept.items()}
 
 
@@ -43,3 +43,7 @@ def test_a_draft_is_trained_beside_a_target_that_stays_and_both_serve(tmp_path):
 
     again = run(tmp_path, 0.05)  # its time is up: nothing more is learned
     assert all(torch.equal(weight, after["draft"][name]) for name, weight in again["draft"].items())
+
+    other = run(tmp_path / "other", 0.0, start_from=tmp_path)
+    assert all(torch.equal(weight, after["draft"][name]) for name, weight in other["draft"].items())
+    assert (tmp_path / "other" / "tokenizer.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from onelaunch.engine.tokenizer import SPECIAL_TOKENS
+from onelaunch.engine.tokenizer import FILE_NAME, SPECIAL_TOKENS
 from onelaunch.engine.train.problems import Problem, problems
 
 _TOKENIZER_PROBLEMS = 20_000
-_QUESTION_WEIGHT = 0.1  # of a question's tokens in the loss: they are not what answers are judged by
+# Of tokens in the loss. Answers are judged by neither questions nor asides.
+QUESTION_WEIGHT = 0.1
+_ASIDE_WEIGHT = 0.3
 _MOST_SHOTS = 10
 
 
@@ -26,6 +29,17 @@ def prompt(problem: Problem) -> str:
 def completion(problem: Problem) -> str:
     """What they put after it."""
     return f" {problem.answer}\n\n"
+
+
+def weighed(problem: Problem) -> list[tuple[str, float]]:
+    """:func:`prompt` and :func:`completion` in pieces, and how much the tokens of each count in the loss."""
+    first, aside, rest = problem.parts
+    return [
+        (prompt(problem), QUESTION_WEIGHT),
+        (f" {first}", 1.0),
+        (aside, _ASIDE_WEIGHT),
+        (f"{rest}\n\n", 1.0),
+    ]
 
 
 def train_tokenizer(vocab_size: int) -> Any:
@@ -50,6 +64,13 @@ def train_tokenizer(vocab_size: int) -> Any:
     return backend
 
 
+def read_tokenizer(folder: Path) -> Any:
+    """The one of a checkpoint."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(folder / FILE_NAME))
+
+
 class _Sequences(IterableDataset[tuple[Tensor, Tensor]]):
     def __init__(self, tokenizer: str, batch_size: int, length: int, seed: int) -> None:
         self._tokenizer, self._batch_size, self._length, self._seed = tokenizer, batch_size, length, seed
@@ -70,12 +91,11 @@ class _Sequences(IterableDataset[tuple[Tensor, Tensor]]):
         while True:
             while len(ids) < self._batch_size * size:
                 shots = int(torch.randint(1, _MOST_SHOTS + 1, (), generator=generator))
-                texts = [
-                    text for one in itertools.islice(stream, shots) for text in (prompt(one), completion(one))
-                ]
-                for place, encoded in enumerate(tokenizer.encode_batch(texts, add_special_tokens=False)):
-                    ids += encoded.ids
-                    weights += [1.0 if place % 2 else _QUESTION_WEIGHT] * len(encoded.ids)
+                pieces = [piece for one in itertools.islice(stream, shots) for piece in weighed(one)]
+                encoded = tokenizer.encode_batch([text for text, _ in pieces], add_special_tokens=False)
+                for one, (_, weight) in zip(encoded, pieces, strict=True):
+                    ids += one.ids
+                    weights += [weight] * len(one.ids)
                 ids.append(end)
                 weights.append(1.0)
             count = self._batch_size * size

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onelaunch.engine.model.target import Model
+from onelaunch.engine.train.data import QUESTION_WEIGHT
 from onelaunch.engine.train.sequence import BlockMemory, SequenceMemory
 
-_BLOCKS = 48  # of a sequence
+_BLOCK_EVERY = 8  # tokens of a sequence
 _DECAY = 0.85  # weight of a row against the one before: a token counts only when those before it were right
 
 
@@ -22,7 +23,7 @@ def draft_loss(model: Model, token_ids: Tensor, weights: Tensor, num_drafts: int
 
     Args:
         token_ids: [B, S + 1] int64.
-        weights: [B, S + 1] float32; blocks start where it is 1: in answers.
+        weights: [B, S + 1] float32; blocks start where it is above a question's: in answers.
         num_drafts: k.
     """
     batch_size, length = token_ids.shape[0], token_ids.shape[1] - 1
@@ -36,9 +37,9 @@ def draft_loss(model: Model, token_ids: Tensor, weights: Tensor, num_drafts: int
 
     # Anchors: answer tokens with a whole block after them. Each row's best of random numbers is a random
     # choice.
-    may_start = weights[:, 1 : length - k] == 1
+    may_start = weights[:, 1 : length - k] > QUESTION_WEIGHT
     lottery = torch.rand_like(weights[:, 1 : length - k]).masked_fill(~may_start, -1)
-    places = lottery.topk(min(_BLOCKS, lottery.shape[1]), dim=1).indices
+    places = lottery.topk(-(-lottery.shape[1] // _BLOCK_EVERY), dim=1).indices
     start = places.flatten() + 1
     sequence = torch.arange(batch_size, device=token_ids.device).repeat_interleave(places.shape[1])
     steps = torch.arange(k, device=token_ids.device)

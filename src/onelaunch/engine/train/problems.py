@@ -3,28 +3,38 @@
 No file is read and nothing is downloaded. Splits follow from a problem's own template and numbers, so no
 problem of a held-out split is ever trained on:
 
-- ``train``: trained templates, nineteen of twenty combinations of numbers;
-- ``numbers``: the same templates, the other combinations;
-- ``templates``: templates that are never trained on.
+- ``train``: trained templates and stories composed of sentences, nineteen of twenty combinations of numbers;
+- ``numbers``: the same kinds, the other combinations;
+- ``templates``: templates that are never trained on, of words that are.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from onelaunch.engine.train.templates import ITEMS, NAMES, PLACES, TRAINED, UNSEEN, Template
+from onelaunch.engine.train.stories import story
+from onelaunch.engine.train.templates import (
+    HOLDERS,
+    ITEMS,
+    NAMES,
+    PLACES,
+    TRAINED,
+    UNSEEN,
+    Template,
+    calculate,
+)
 
 SPLITS = ("train", "numbers", "templates")
-_LARGEST = 9999
 _HELD_OUT = 20  # one of so many combinations
 _STEP = re.compile(r"\{(\w+)=(\w+)([-+*/])(\w+)\}")
 _FOLLOWS = re.compile(r"(\w+)([-+*/])(\w+)")
@@ -33,26 +43,35 @@ _CHOICE = re.compile(r"\[([^]]*)\]")
 _SETTINGS = ("", "", "", "One day ", "Today ", "This week ", "On Monday ")
 _FIRST = ("", "", "", "First, ", "To begin with, ", "We know that ")
 _THEN = ("", "", "", "So ", "Then ", "Now ", "This means that ", "Next, ", "We see that ")
-# What else happens meanwhile: with which name, place and things nobody can know. Of text that follows from
-# what was said before a draft gets nearly all right, and nothing would be learned about acceptance.
-_ASIDES = (
-    "Meanwhile {friend} looks for {wares} in the {spot}.",
-    "{friend} waits at the {spot} with some {wares}.",
-    "In the {spot}, {friend} paints {wares}.",
-    "That day {friend} also saw {wares} at the {spot}.",
-    "Later {friend} came to the {spot} for {wares}.",
-    "For {friend} there were {wares} in the {spot}.",
-)
+_OPENED = ("First ", "Then ", "Now ", "On ", "In ", "After ", "At ")  # these do without
+# Behind the first step stands who was seen with what, which no question tells. A draft gets nearly all of a
+# calculation right, and little would be learned about acceptance: here it cannot. Each name is a friend of
+# the one before, one of four, and each thing goes with the one before. Names and things alternate, so a
+# block's third token follows from its first, which the draft has only just chosen itself.
+_PAIRS = 4
+_FRIENDS = (7, 19, 30, 45)  # how far on in the list of names
+_BESIDE = (5, 12, 22, 33)  # and in that of things
 _SIGNS = ((" ", "*"), (" ", "x"), ("", "*"))  # around each sign, and the one of a product
+_WRITTEN = 0.9  # of problems: "4 * 3 = " before "<<4*3=12>>12"; GSM8K has both
+_STORIES = 0.4  # of problems: composed ones
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question and its worked answer."""
+    """A question and its worked answer.
+
+    Attributes:
+        parts: the answer: its first step, the aside behind it, and the rest.
+        template: name of its kind.
+    """
 
     question: str
-    answer: str
+    parts: tuple[str, str, str]
     template: str
+
+    @property
+    def answer(self) -> str:
+        return "".join(self.parts)
 
 
 def problems(split: str, seed: int) -> Iterator[Problem]:
@@ -64,9 +83,12 @@ def problems(split: str, seed: int) -> Iterator[Problem]:
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}: it must be one of {', '.join(SPLITS)}")
     rng = random.Random(f"{split} {seed}")
-    templates = UNSEEN if split == "templates" else TRAINED
     while True:
-        problem = _problem(rng.choice(templates), split, rng)
+        if split == "templates":
+            template: Template | None = rng.choice(UNSEEN)
+        else:
+            template = story(rng) if rng.random() < _STORIES else rng.choice(TRAINED)
+        problem = None if template is None else _problem(template, split, rng)
         if problem is not None:
             yield problem
 
@@ -83,39 +105,51 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
         return None
     name, other = rng.sample(NAMES, 2)
     items, things = rng.sample(ITEMS, 2)
-    words = {"name": name, "other": other, "items": items, "things": things, "place": rng.choice(PLACES)}
+    words = {
+        "name": name, "other": other, "items": items, "things": things,
+        "place": rng.choice(PLACES), "holders": rng.choice(HOLDERS),
+    }  # fmt: skip
     space, times = rng.choice(_SIGNS)
+    is_written = rng.random() < _WRITTEN
     lines: list[str] = []
-    for step in template.steps:
+    for number, step in enumerate(template.steps):
         match = _STEP.search(step)
         assert match is not None, step
         result, left, operation, right = match.groups()
         a, b = _value(left, numbers), _value(right, numbers)
         if operation in "+*" and rng.random() < 0.5:
             a, b = b, a
-        value = _calculate(a, operation, b)
+        value = calculate(a, operation, b)
         if value is None:
             return None
         numbers[result] = value
         sign = times if operation == "*" else operation
-        written = space.join((str(a), sign, str(b), "=", f"<<{a}{operation}{b}={value}>>{value}"))
-        text = _said(step[: match.start()] + written + step[match.end() :], _THEN if lines else _FIRST, rng)
-        lines.append(f"{text.format(**words)} {_aside(rng)}")
-    lines.append(f"#### {value}")
+        calculation = f"<<{a}{operation}{b}={value}>>{value}"
+        if is_written:
+            calculation = space.join((str(a), sign, str(b), "=", calculation))
+        text = _said(
+            step[: match.start()] + calculation + step[match.end() :], _THEN if number else _FIRST, rng
+        )
+        lines.append(text.format(**words))
+    rest = "\n".join(("", *lines[1:], f"#### {value}"))
     question = _said(template.question, _SETTINGS, rng).format(**words, **numbers)
-    return Problem(question, "\n".join(lines), template.name)
+    return Problem(question, (lines[0], f" {_aside(rng)}", rest), template.name)
 
 
 def _aside(rng: random.Random) -> str:
-    return rng.choice(_ASIDES).format(
-        friend=rng.choice(NAMES), wares=rng.choice(ITEMS), spot=rng.choice(PLACES)
-    )
+    pairs = zip(_walk(NAMES, _FRIENDS, rng), _walk(ITEMS, _BESIDE, rng), strict=True)
+    return f"Seen: {' '.join(f'{name} {thing}' for name, thing in pairs)}."
+
+
+def _walk(words: Sequence[str], steps: Sequence[int], rng: random.Random) -> list[str]:
+    places = itertools.accumulate(rng.choices(steps, k=_PAIRS - 1), initial=rng.randrange(len(words)))
+    return [words[place % len(words)] for place in places]
 
 
 def _said(text: str, openings: tuple[str, ...], rng: random.Random) -> str:
     """One of the ways to say it: words chosen from those in brackets, behind an opening."""
     text = _CHOICE.sub(lambda match: rng.choice(match[1].split("|")), text)
-    opening = rng.choice(openings)
+    opening = "" if text.startswith(_OPENED) else rng.choice(openings)
     return opening + text[0].lower() + text[1:] if opening else text  # a name is a brace still
 
 
@@ -123,19 +157,11 @@ def _follow(rule: str, numbers: dict[str, int]) -> int | None:
     match = _FOLLOWS.fullmatch(rule)
     assert match is not None, rule
     left, operation, right = match.groups()
-    return _calculate(_value(left, numbers), operation, _value(right, numbers))
+    return calculate(_value(left, numbers), operation, _value(right, numbers))
 
 
 def _value(name: str, numbers: dict[str, int]) -> int:
     return int(name) if name.isdigit() else numbers[name]
-
-
-def _calculate(a: int, operation: str, b: int) -> int | None:
-    """None when the result is not a whole number from 1 to 9,999."""
-    if operation == "/":
-        return a // b if a % b == 0 else None
-    value = a + b if operation == "+" else a - b if operation == "-" else a * b
-    return value if 1 <= value <= _LARGEST else None
 
 
 def _is_held_out(template: Template, numbers: dict[str, int]) -> bool:

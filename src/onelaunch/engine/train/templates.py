@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Range = tuple[int, int]
+_LARGEST = 9999
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Template:
 
     Attributes:
         name: names it in its split.
-        question: with numbers in braces, and {name}, {other}, {items}, {things}, {place} to fill in.
+        question: with numbers in braces, and {name}, {other}, {items}, {things}, {place},
+            {holders} to fill in.
         numbers: range of each, or how it follows from those before it.
         steps: sentences of the worked answer, a calculation each.
     """
@@ -28,6 +30,14 @@ class Template:
     question: str
     numbers: dict[str, Range | str]
     steps: tuple[str, ...]
+
+
+def calculate(a: int, operation: str, b: int) -> int | None:
+    """None when the result is not a whole number from 1 to 9,999."""
+    if operation == "/":
+        return a // b if a % b == 0 else None
+    value = a + b if operation == "+" else a - b if operation == "-" else a * b
+    return value if 1 <= value <= _LARGEST else None
 
 
 def _t(name: str, question: str, numbers: dict[str, Range | str], *steps: str) -> Template:
@@ -257,10 +267,7 @@ TRAINED = (
         "First {name} drives {first=a*b} miles.", "Then {name} drives {second=c*d} miles.",
         "[That is|That makes|This comes to|We get] {driven=first+second} miles.", "[There are still|That leaves|What remains is] {left=e-driven} miles.",
     ),
-)  # fmt: skip
-
-# Never trained on: what an answer to them is worth shows how far the model goes beyond its templates.
-UNSEEN = (
+    # More kinds.
     _t(
         "lose", "{name} [had|owned|started with] {a} {items} and lost {b} of them at the {place}. How many {items} does {name} have?",
         {"a": (10, 199), "b": (3, 119)},
@@ -289,6 +296,73 @@ UNSEEN = (
     ),
 )  # fmt: skip
 
+# Never trained on, though their words are: what an answer to them is worth shows how far the model goes beyond
+# what it knows.
+UNSEEN = (
+    _t(
+        "broken_chairs", "The {place} has {a} rows with {b} chairs in each row. {c} of them break. How many chairs are good?",
+        {"a": (2, 34), "b": (3, 49), "c": (2, 99)},
+        "[There are|That makes|We count|In all there are] {chairs=a*b} chairs.", "{good=chairs-c} chairs are good.",
+    ),
+    _t(
+        "times_older", "{name} is {a} years old. {other} is {b} times as old. How old is {other}?",
+        {"a": (2, 30), "b": (2, 9)},
+        "{other} is {age=a*b} years old.",
+    ),
+    _t(
+        "second_game", "{name} scored {a} points in the first game and {b} fewer in the second. How many points did {name} get in the second game?",
+        {"a": (12, 199), "b": (3, 119)},
+        "In the second game {name} scored {second=a-b} points.",
+    ),
+    _t(
+        "bake_share", "A baker makes {a} trays of {b} {items} and shares them equally among {c} children. How many {items} does each get?",
+        {"q": (2, 34), "a": (2, 24), "c": (2, 24), "b": "q*c"},
+        "The baker makes {made=a*b} {items}.", "[Each of them gets|For each that is|Everyone has] {each=made/c} {items}.",
+    ),
+    _t(
+        "pages_left", "A book has {a} pages. {name} reads {b} pages each day for {c} days. How many pages are left?",
+        {"b": (3, 34), "c": (2, 24), "m": "b*c", "r": (2, 199), "a": "m+r"},
+        "{name} has read {read=b*c} pages.", "[There are still|That leaves|What remains is] {left=a-read} pages.",
+    ),
+    _t(
+        "ticket_change", "A ticket costs {a} dollars. {b} children go and pay with {c} dollars. How much change do they get?",
+        {"a": (2, 34), "b": (2, 24), "c": (20, 899)},
+        "They pay {cost=a*b} dollars.", "They get back {change=c-cost} dollars.",
+    ),
+    _t(
+        "half_bus", "A bus has {a} people. At the {place} half of them get off and {b} get on. How many people are on the bus then?",
+        {"q": (5, 60), "a": "q*2", "b": (2, 75)},
+        "After some get off there are {stay=a/2} people.", "Then there are {total=stay+b} people on the bus.",
+    ),
+    _t(
+        "hens_boxes", "A farm has {a} hens that lay {b} eggs each a week. {name} puts the eggs into boxes of {c}. How many boxes is that?",
+        {"q": (2, 24), "a": (2, 25), "c": (2, 18), "b": "q*c"},
+        "The hens lay {eggs=a*b} eggs.", "[That is|That makes|This comes to|We get] {boxes=eggs/c} boxes.",
+    ),
+    _t(
+        "two_runners", "{name} runs {a} miles each morning and {other} runs {b} miles each morning. How many more miles does {name} run in {c} days?",
+        {"b": (1, 24), "d": (1, 24), "a": "b+d", "c": (3, 39)},
+        "Each day {name} runs {more=a-b} more miles.", "In that time {name} runs {total=more*c} more miles.",
+    ),
+    _t(
+        "two_wages", "{name} works {a} hours at {b} dollars an hour and {other} works {c} hours at {d} dollars an hour. How many dollars do they earn together?",
+        {"a": (2, 29), "b": (6, 49), "c": (2, 29), "d": (6, 49)},
+        "{name} [earns|makes|gets|takes in] {first=a*b} dollars.", "{other} [earns|makes|gets|takes in] {second=c*d} dollars.",
+        "[Together that is|Both together make|The sum is] {total=first+second} dollars.",
+    ),
+    _t(
+        "cans_left", "A wall needs {a} cans of paint. {name} has {b} cans and paints {c} walls. How many cans are left?",
+        {"a": (2, 18), "c": (2, 24), "m": "a*c", "r": (2, 99), "b": "m+r"},
+        "{name} [needs|now needs|altogether needs] {cans=a*c} cans.", "[There are still|That leaves|What remains is] {left=b-cans} cans.",
+    ),
+    _t(
+        "four_games", "A team plays {a} games and scores {b} points in each, then it plays {c} games and scores {d} points in each. Another team has {e} points fewer. How many points does that team have?",
+        {"a": (2, 25), "b": (3, 34), "c": (2, 25), "d": (3, 34), "e": (2, 49)},
+        "First the team has {first=a*b} points.", "Then it has {second=c*d} points.",
+        "[That is|That makes|This comes to|We get] {both=first+second} points.", "That team has {fewer=both-e} points.",
+    ),
+)  # fmt: skip
+
 NAMES = (
     "Ada Amir Anna Ben Bruno Carla Chen Clara Daniel David Dina Elena Emma Eric Farid Felix Fiona Grace "
     "Hana Hugo Ida Ines Ivan Jack James Jana Jonas Julia Kai Karim Lena Leo Liam Lina Lucas Maria Marta "
@@ -301,3 +375,4 @@ ITEMS = (
     "tomatoes peppers toys dolls balls kites cups plates bowls bottles jars hats scarves"
 ).split()
 PLACES = ("park museum library market school garden station harbor theater kitchen shop barn").split()
+HOLDERS = "boxes bags baskets crates packs".split()
