@@ -140,9 +140,8 @@ class EngineCore:
         request.prompt_logprobs_so_far += result.prompt_logprobs[place]
         if not request.decoding:
             request.num_computed += scheduled.num_rows
-        else:
-            if scheduled.num_drafts:
-                self._count_drafts(int(result.num_drafts[place]), int(result.num_accepted[place]))
+        elif scheduled.num_drafts:
+            self._count_drafts(int(result.num_drafts[place]), int(result.num_accepted[place]))
         if not scheduled.samples:
             self._tables.commit(request.row, request.tokens, request.num_computed)
             return None

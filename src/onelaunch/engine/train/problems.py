@@ -112,7 +112,7 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
     space, times = rng.choice(_SIGNS)
     is_written = rng.random() < _WRITTEN
     lines: list[str] = []
-    for number, step in enumerate(template.steps):
+    for step in template.steps:
         match = _STEP.search(step)
         assert match is not None, step
         result, left, operation, right = match.groups()
@@ -128,7 +128,7 @@ def _problem(template: Template, split: str, rng: random.Random) -> Problem | No
         if is_written:
             calculation = space.join((str(a), sign, str(b), "=", calculation))
         text = _said(
-            step[: match.start()] + calculation + step[match.end() :], _THEN if number else _FIRST, rng
+            step[: match.start()] + calculation + step[match.end() :], _THEN if lines else _FIRST, rng
         )
         lines.append(text.format(**words))
     rest = "\n".join(("", *lines[1:], f"#### {value}"))
